@@ -15,7 +15,7 @@ _WORD = re.compile(r"\w+")
 IN_BRACKETS = "["
 
 
-def words_of_bases(text: str) -> list[tuple[str, str]]:
+def words_in_class_headers(text: str) -> list[tuple[str, str]]:
     """Return each word in the bases and keyword arguments of each ``class`` statement, with the name of the class.
 
     A word inside square brackets has the prefix ``[``. So ``class D(A[T], b.C)`` gives the words ``A``, ``[T``, ``b``

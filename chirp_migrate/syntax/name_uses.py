@@ -10,7 +10,7 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import PurePosixPath
 
-from chirp_migrate.syntax.class_headers import IN_BRACKETS, words_of_bases
+from chirp_migrate.syntax.class_headers import IN_BRACKETS, words_in_class_headers
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.module import Module, module_name, package_name
 from chirp_migrate.syntax.patched_names import reads_variable, replaced_module_names
@@ -83,7 +83,7 @@ def find_descendants(project: Project, *bases: str) -> frozenset[str]:
     Names are compared by spelling only. Names that contain one of ``bases`` are omitted. The result also includes
     other names under which files import these classes or ``bases``.
     """
-    words = (word for word in _collect_pairs(project, words_of_bases) if not word.startswith(IN_BRACKETS))
+    words = (word for word in _collect_pairs(project, words_in_class_headers) if not word.startswith(IN_BRACKETS))
     pending = [*bases, *(name for name in words if any(base in name for base in bases))]
     names: set[str] = set()
     for name in pending:
@@ -100,7 +100,7 @@ def find_subclasses(project: Project, *bases: str, type_arguments: bool = False)
         bases: names of the base classes, without the names of their modules.
         type_arguments: whether a name inside square brackets also counts as a base, as ``Birds`` in ``Base[Birds]``.
     """
-    inheriting = _collect_pairs(project, words_of_bases)
+    inheriting = _collect_pairs(project, words_in_class_headers)
     words = (*bases, *(IN_BRACKETS + one for one in bases if type_arguments))
     return set().union(*(inheriting.get(one, ()) for one in words))
 

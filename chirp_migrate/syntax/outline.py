@@ -177,7 +177,7 @@ def dotted_name(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
-def last_name(node: ast.AST) -> str:
+def last_part_of_name(node: ast.AST) -> str:
     """Return the name, or the last part of a dotted name; "" for other expressions."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 

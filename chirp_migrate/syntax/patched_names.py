@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
-from chirp_migrate.syntax.outline import last_name
+from chirp_migrate.syntax.outline import last_part_of_name
 
 #: Functions that replace a name in a module. The module, or its dictionary, is their first argument.
 _SETTERS = frozenset({"setattr", "delattr", "setitem", "delitem", "__setattr__", "__setitem__"})
@@ -73,7 +73,7 @@ def _find_replaced_names(text: str) -> Iterator[tuple[str, str, str]]:
         yield from ((module, name, variable) for module in modules or {""} for name in _names_in_call(call))
         if _may_receive_names(call):  # code uses `setattr` with computed names for objects, hardly ever for modules
             named = modules or (
-                set() if last_name(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""}
+                set() if last_part_of_name(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""}
             )
             yield from ((module, name, variable or holder) for module in named for name, holder in written)
             yield from ((module, "", variable) for module in named if module and _computes_name(call))
@@ -141,8 +141,8 @@ def _add_imports(known: dict[str, set[str]], imported: list[ast.alias]) -> None:
 def _replaces(function: ast.expr) -> bool:
     match function:
         case ast.Attribute(value=owner, attr=name) if name in _PATCHES - {"patch"}:
-            return last_name(owner) == "patch"
-    return last_name(function) == "patch" or last_name(function) in _SETTERS
+            return last_part_of_name(owner) == "patch"
+    return last_part_of_name(function) == "patch" or last_part_of_name(function) in _SETTERS
 
 
 def _modules(call: ast.Call, known: dict[str, set[str]]) -> set[str]:
@@ -174,7 +174,7 @@ def _modules_of(target: ast.expr | None, known: dict[str, set[str]]) -> set[str]
 def _first_name(node: ast.expr) -> str:
     while isinstance(node, ast.Attribute):
         node = node.value
-    return last_name(node)
+    return last_part_of_name(node)
 
 
 def _may_receive_names(call: ast.Call) -> bool:

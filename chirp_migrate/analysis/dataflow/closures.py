@@ -72,7 +72,7 @@ def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]
     return [one for one, owner in owners if owner is not None and owner[0] is scope]
 
 
-def original_nodes(module: Module, nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
+def nodes_of_original_tree(module: Module, nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
     """Return the given nodes, with child nodes in place of each node that is not in the module's syntax tree.
 
     The function ``block_statements`` creates such nodes for blocks on the line of their header, as in
@@ -85,7 +85,7 @@ def original_nodes(module: Module, nodes: Sequence[cst.CSTNode]) -> list[cst.CST
 
 def variable_uses(module: Module, code: Sequence[cst.CSTNode], name: str) -> list[cst.Name]:
     """Return the places in ``code`` where ``name`` refers to a variable."""
-    within = set(original_nodes(module, code))
+    within = set(nodes_of_original_tree(module, code))
     return [
         one
         for one in module.named(name)

@@ -20,7 +20,7 @@ from typing import TypeGuard
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
-from chirp_migrate.syntax.outline import last_name, parameter_defaults
+from chirp_migrate.syntax.outline import last_part_of_name, parameter_defaults
 from chirp_migrate.syntax.project import Project
 
 
@@ -185,13 +185,16 @@ class _FileNames:
                 self.binds[scope].add(name)
                 self.definitions[name].append(node)
             case ast.Call(func=called):
-                self.calls[last_name(called)].append(node)
-                if last_name(called) in ("getattr", "attrgetter"):
+                self.calls[last_part_of_name(called)].append(node)
+                if last_part_of_name(called) in ("getattr", "attrgetter"):
                     for one in node.args:
                         if isinstance(one, ast.Constant) and isinstance(one.value, str):
                             self.reads[one.value].append(node)
             case ast.Subscript(slice=ast.Constant(value=str(name)), value=mapping):
-                if last_name(mapping) == "__dict__" or last_name(getattr(mapping, "func", mapping)) == "vars":
+                if (
+                    last_part_of_name(mapping) == "__dict__"
+                    or last_part_of_name(getattr(mapping, "func", mapping)) == "vars"
+                ):
                     self.reads[name].append(node)
 
     def holder(self, name: str, node: ast.AST) -> _Holder:
@@ -225,7 +228,7 @@ class _FileNames:
         if not isinstance(node, ast.Name) or node.id != "self":
             return False
         owner = self.owner(node)
-        return owner is not None and all(last_name(base) != "type" for base in owner.bases)
+        return owner is not None and all(last_part_of_name(base) != "type" for base in owner.bases)
 
 
 def _outside_parts(node: ast.AST) -> list[ast.AST]:
@@ -475,7 +478,7 @@ class _FunctionSearch:
                 self._add_holders(("", name))
                 if name == "__dict__" and self._may_be_class(file, container.value):
                     self._record_use(FunctionUseKind.METHOD, file, container)
-            case ast.Call(func=called) if last_name(called) in ("vars", "globals", "locals"):
+            case ast.Call(func=called) if last_part_of_name(called) in ("vars", "globals", "locals"):
                 self._record_use(FunctionUseKind.LOST, file, container)
 
     def _follow_return(self, file: _FileNames, statement: ast.AST) -> None:
@@ -494,7 +497,7 @@ class _FunctionSearch:
 
     def _follow_argument(self, file: _FileNames, call: ast.Call, node: ast.AST, keyword: str = "") -> None:
         """Follow the function from an argument of a call."""
-        name = last_name(call.func)
+        name = last_part_of_name(call.func)
         place = call.args.index(node) if node in call.args else 0
         is_first = not keyword and place == 0
         if _is_type_call(call.func) and not isinstance(call.func.args[0], ast.Name):
@@ -543,7 +546,7 @@ class _FunctionSearch:
 
     def _pass_to_callee(self, file: _FileNames, call: ast.Call, called: ast.expr, place: int) -> None:
         """Follow the function into a parameter of ``called``, as in the call ``partial(called, function)``."""
-        callee = last_name(called)
+        callee = last_part_of_name(called)
         if callee in _HASHING_FUNCTIONS or callee in _HASHING_METHODS:
             self._record_use(FunctionUseKind.KEY, file, call)
         elif callee == "type":
@@ -555,13 +558,17 @@ class _FunctionSearch:
 
     def _callees(self, file: _FileNames, called: ast.expr) -> list[_CalledFunction]:
         """Return the functions and classes of the project, or the lambda, that a called expression may refer to."""
-        return [_definition(file, called)] if isinstance(called, ast.Lambda) else self._definitions(last_name(called))
+        return (
+            [_definition(file, called)]
+            if isinstance(called, ast.Lambda)
+            else self._definitions(last_part_of_name(called))
+        )
 
     def _pass_argument(self, file: _FileNames, call: ast.Call, name: str, place: int, keyword: str) -> None:
         owner = file.owner(call)
         names = [name]
         if name == "__init__" and owner is not None:
-            names = [last_name(base.value if isinstance(base, ast.Subscript) else base) for base in owner.bases]
+            names = [last_part_of_name(base.value if isinstance(base, ast.Subscript) else base) for base in owner.bases]
             is_explicit = isinstance(call.func, ast.Attribute) and not isinstance(call.func.value, ast.Call)
             place = place - 1 if is_explicit else place
         elif owner is not None and (name in ("cls", "__class__") or _is_type_call(call.func)):
@@ -617,13 +624,13 @@ class _FunctionSearch:
                 named: dict[str, _Holder] = {one: ("", one) for one in fields}
                 yield _CalledFunction(tuple(named.values()), named, (), is_cached=_may_be_key(node))
             for base in node.bases if not made else ():
-                yield from self._definitions(last_name(base.value if isinstance(base, ast.Subscript) else base))
+                yield from self._definitions(last_part_of_name(base.value if isinstance(base, ast.Subscript) else base))
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield _definition(file, node)
             for decorator in node.decorator_list:
                 called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                for other in self._names_in_files(last_name(called)):
-                    for one in other.definitions.get(last_name(called), ()):
+                for other in self._names_in_files(last_part_of_name(called)):
+                    for one in other.definitions.get(last_part_of_name(called), ()):
                         inner = (part for part in ast.walk(one) if part is not one)
                         yield from (_definition(other, part) for part in inner if isinstance(part, ast.FunctionDef))
 
@@ -652,7 +659,7 @@ class _FunctionSearch:
             case ast.Name(id="cls") | ast.Attribute(attr="__class__" | "__mro__" | "__bases__"):
                 return True
             case ast.Call(func=called):
-                return last_name(called) in ("type", "mro", "getmro", "__subclasses__") or any(
+                return last_part_of_name(called) in ("type", "mro", "getmro", "__subclasses__") or any(
                     self._may_be_class(file, one, depth) for one in owner.args
                 )
             case ast.Name(id=name) | ast.Attribute(attr=name) if name.lstrip("_")[:1].isupper():
@@ -730,7 +737,7 @@ def _element_target(iterable: ast.AST, target: ast.AST) -> ast.AST:
     loop, the result is the whole target.
     """
     match iterable, target:
-        case ast.Call(func=called), ast.Tuple(elts=[_, element]) if last_name(called) in ("items", "enumerate"):
+        case ast.Call(func=called), ast.Tuple(elts=[_, element]) if last_part_of_name(called) in ("items", "enumerate"):
             return element
     return target
 
@@ -750,24 +757,24 @@ def _is_field(statement: ast.AST) -> bool:
 def _may_be_key(node: ast.ClassDef) -> bool:
     """Return whether Python hashes the objects of a class by their fields, as for a frozen dataclass or NamedTuple."""
     options = {one.arg for decorator in node.decorator_list for one in getattr(decorator, "keywords", ())}
-    bases = {last_name(base) for base in node.bases}
+    bases = {last_part_of_name(base) for base in node.bases}
     return "NamedTuple" in bases or not options.isdisjoint(("frozen", "unsafe_hash"))
 
 
 def _is_type_call(called: ast.AST) -> TypeGuard[ast.Call]:
-    return isinstance(called, ast.Call) and last_name(called.func) == "type" and len(called.args) == 1
+    return isinstance(called, ast.Call) and last_part_of_name(called.func) == "type" and len(called.args) == 1
 
 
 def _definition(file: _FileNames, function: _Function) -> _CalledFunction:
     given = function.args
     positional = [one.arg for one in (*given.posonlyargs, *given.args)]
     written = [] if isinstance(function, ast.Lambda) else function.decorator_list
-    is_static = any(last_name(one) == "staticmethod" for one in written) or isinstance(function, ast.Lambda)
+    is_static = any(last_part_of_name(one) == "staticmethod" for one in written) or isinstance(function, ast.Lambda)
     is_method = isinstance(file.scopes[function], ast.ClassDef) and not is_static
     positional = positional[is_method:]
     names = [one.arg for one in (*given.args, *given.kwonlyargs)]
     rest = [one.arg for one in (given.vararg, given.kwarg) if one is not None]
-    decorators = {last_name(one.func if isinstance(one, ast.Call) else one) for one in written}
+    decorators = {last_part_of_name(one.func if isinstance(one, ast.Call) else one) for one in written}
     return _CalledFunction(
         tuple(file.variable(function, one) for one in positional),
         {one: file.variable(function, one) for one in names},
@@ -786,10 +793,12 @@ def _cached_variables(file: _FileNames, name: str) -> Iterable[_CalledFunction]:
     """
     assigned = (one for one in file.scopes if isinstance(one, ast.Assign)) if name in file.stored else ()
     for node in assigned:
-        if any(last_name(one) == name for one in node.targets):
+        if any(last_part_of_name(one) == name for one in node.targets):
             is_cached = (
-                any(last_name(one) in _CACHES for one in ast.walk(node.value))
-                or last_name(node.value) in _HASHING_FUNCTIONS | _HASHING_METHODS
+                any(last_part_of_name(one) in _CACHES for one in ast.walk(node.value))
+                or last_part_of_name(node.value) in _HASHING_FUNCTIONS | _HASHING_METHODS
             )
-            return [_CalledFunction((), {}, (), is_cached=is_cached, dispatches=last_name(node.value) == "type")]
+            return [
+                _CalledFunction((), {}, (), is_cached=is_cached, dispatches=last_part_of_name(node.value) == "type")
+            ]
     return []

@@ -38,7 +38,7 @@ from chirp_migrate.analysis.known_names import (
 )
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.name_resolution import find_parameter_names, resolve_ast_node, resolve_node
-from chirp_migrate.syntax.outline import Outline, last_name
+from chirp_migrate.syntax.outline import Outline, last_part_of_name
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name
 
@@ -340,17 +340,17 @@ def _may_have_purpose(outline: Outline, project: Project) -> bool:
     stored = {
         *(one.arg for one in outline.find(ast.keyword)),
         *(one.attr for one in outline.find(ast.Attribute) if isinstance(one.ctx, ast.Store)),
-        *(last_name(one.target) for one in outline.find(ast.AnnAssign)),
+        *(last_part_of_name(one.target) for one in outline.find(ast.AnnAssign)),
         *(one.value for one in outline.find(ast.Constant) if isinstance(one.value, str)),
     }
     parameters = {one.arg for one in outline.find(ast.arg)}
     makers = {one.name for one in outline.functions}
-    returned = {last_name(one.value) for one in outline.find(ast.Return) if one.value is not None}
+    returned = {last_part_of_name(one.value) for one in outline.find(ast.Return) if one.value is not None}
     called = [one.func for one in outline.find(ast.Call)]
     if (
         not (_KEYWORDS.isdisjoint(stored) and _LOADER_KEYWORDS.isdisjoint(parameters))
         or any(_LOADER_WORDS.search(name) or "transform" in name for name in makers | returned)
-        or not _TRANSFORM_HOLDERS.isdisjoint(map(last_name, called))
+        or not _TRANSFORM_HOLDERS.isdisjoint(map(last_part_of_name, called))
         or any(_is_called_elsewhere(project, name) for name in makers)
     ):
         return True

@@ -35,7 +35,7 @@ from chirp_migrate.analysis.objects.abstract_objects import (
 from chirp_migrate.analysis.objects.libraries import MAKES_ROWS, is_numeric_array
 from chirp_migrate.plans.plan import INDEXED_ONE_BY_ONE
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.outline import last_name
+from chirp_migrate.syntax.outline import last_part_of_name
 from chirp_migrate.syntax.project import Project, cached_until_text_changes
 
 _DEPTH = 8
@@ -201,9 +201,9 @@ def dataset_reading_of_instance(project: Project, instance: Instance, cls: Class
     if not isinstance(node, ast.ClassDef):
         return _UNKNOWN  # rule CHP005 (`type()` with lambdas) may turn the class into a declared dataset
     for one in node.decorator_list:
-        if isinstance(one, ast.Call) and last_name(one.func) in DECORATORS:
+        if isinstance(one, ast.Call) and last_part_of_name(one.func) in DECORATORS:
             return _declared_reading(
-                instance, cls, last_name(one.func), [ast.unparse(argument) for argument in one.args]
+                instance, cls, last_part_of_name(one.func), [ast.unparse(argument) for argument in one.args]
             )
     if cls.may_be_replaced:
         return _UNKNOWN

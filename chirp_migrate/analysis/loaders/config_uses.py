@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
 from chirp_migrate.syntax.module import UnparsableModule
-from chirp_migrate.syntax.outline import Outline, last_name
+from chirp_migrate.syntax.outline import Outline, last_part_of_name
 from chirp_migrate.syntax.project import Project
 
 _NAME = re.compile(r"\w*config", re.IGNORECASE)
@@ -151,7 +151,7 @@ def _definitions(outline: Outline) -> Iterator[tuple[str, list[str]]]:
     """
     for function in outline.functions:
         called = (one.func if isinstance(one, ast.Call) else one for one in function.decorator_list)
-        if any(last_name(one) not in _PLAIN_DECORATORS for one in called):
+        if any(last_part_of_name(one) not in _PLAIN_DECORATORS for one in called):
             yield function.name, []  # the decorator may print the arguments
             continue
         names = [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
