@@ -1,6 +1,6 @@
 """Resolve names, and list the known names of loaders, datasets, samplers and transforms in libraries.
 
-Names that only one module needs are in that module.
+Patterns of names that only a single module needs are defined in that module.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.word_index import words_of
 
 
-def join_name_patterns(*names: re.Pattern[str] | str) -> re.Pattern[str]:
-    """Return a pattern that matches if one of the patterns matches."""
-    return re.compile("|".join(name if isinstance(name, str) else name.pattern for name in names))
+def join_name_patterns(*patterns: re.Pattern[str] | str) -> re.Pattern[str]:
+    """Return a regular expression that matches if one of ``patterns`` matches."""
+    return re.compile("|".join(one if isinstance(one, str) else one.pattern for one in patterns))
 
 
 # Loaders.
@@ -118,13 +118,16 @@ def is_call_of(
 
 
 def qualified_base_names(module: Module, project: Project, node: cst.ClassDef) -> Iterator[str]:
-    """Yield the qualified names of the bases of a class, without subscripts."""
+    """Yield the possible qualified names of the bases of a class; ``Base[Birds]`` counts as ``Base``."""
     for base in node.bases:
         yield from resolve_node(project, module, base.value)
 
 
 def dataset_names(project: Project) -> frozenset[str]:
-    """Return those names and aliases of the project's dataset classes that contain no word such as ``Dataset``."""
+    """Return the names of the project's dataset classes, and their aliases in imports.
+
+    Names that contain a word such as ``Dataset`` are omitted, because a search for this word finds these names.
+    """
     return find_descendants(project, *_DATASET_CLASSES)
 
 
@@ -134,7 +137,10 @@ def may_name_dataset(text: str, project: Project) -> bool:
 
 
 def inherits_from(project: Project, class_name: str, names: re.Pattern[str], depth: int = 0) -> bool:
-    """Return whether a qualified name matches ``names``, or is a class of the project that inherits from a match."""
+    """Return whether a qualified name matches ``names``, or names a class of the project with a base that matches.
+
+    The base may be indirect.
+    """
     if names.fullmatch(class_name):
         return True
     bases = find_base_classes(project, class_name) if depth < _BASES_LIMIT else None
@@ -142,5 +148,5 @@ def inherits_from(project: Project, class_name: str, names: re.Pattern[str], dep
 
 
 def bases_may_match(outline: Outline, project: Project, node: ast.ClassDef, names: re.Pattern[str]) -> bool:
-    """Return whether every base of a class may refer to one of ``names``. The check does not need LibCST."""
+    """Return whether every base of a class may refer to one of ``names``, for a module that LibCST has not parsed."""
     return all(any(map(names.fullmatch, resolve_ast_node(project, outline, base))) for base in node.bases)

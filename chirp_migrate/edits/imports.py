@@ -18,7 +18,7 @@ from chirp_migrate.plans.plan import Edit, Import
 from chirp_migrate.source.text import apply_edits_in_span
 from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.module import Module, find_nodes, walk_code
-from chirp_migrate.syntax.name_resolution import binds_other_object, find_star_meanings, import_table
+from chirp_migrate.syntax.name_resolution import find_names_from_star_imports, import_table, is_bound_to_other_object
 from chirp_migrate.syntax.name_uses import is_imported_elsewhere
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import dotted_source, is_docstring, is_name
@@ -66,7 +66,7 @@ def names_conflicting_elsewhere(module: Module, project: Project, needed: Collec
         for source, clause in needed
         if (name := name_bound_by_import(clause)) not in module.scopes.module.bindings
         and (table is None or table.exports(name))
-        and binds_other_object(project, module.path, name, _qualified_name(source, clause))
+        and is_bound_to_other_object(project, name, _qualified_name(source, clause), except_in=module.path)
     }
 
 
@@ -162,7 +162,7 @@ def _current_meanings(module: Module, project: Project, clause: str) -> set[str]
     """
     bindings = module.scopes.module.bindings.get(name_bound_by_import(clause), ())
     own = {module.absolute(binding.qualified) if binding.kind is BindingKind.IMPORT else "" for binding in bindings}
-    return own | find_star_meanings(project, module, name_bound_by_import(clause))
+    return own | find_names_from_star_imports(project, module, name_bound_by_import(clause))
 
 
 def _is_bound(module: Module, clause: str) -> bool:

@@ -10,7 +10,7 @@ from chirp_migrate.analysis.dataflow.class_inspection import find_class_mutation
 from chirp_migrate.analysis.dataflow.closures import CapturedName, captured_names, variable_reads
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
-    may_be_assigned_outside,
+    may_be_assigned_outside_class,
     may_list_attributes,
     may_list_attributes_of_any_object,
 )
@@ -266,7 +266,7 @@ def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, de
 def _is_without(project: Project, qualified: str, depth: int) -> bool:
     """Return whether a class of the project provably has no constructor, also not from a base class."""
     found = find_class(project, qualified) if depth < _BASES_LIMIT else None
-    if found is None or may_be_assigned_outside(project, "__init__"):
+    if found is None or may_be_assigned_outside_class(project, "__init__"):
         return False
     module, node = found
     return "__init__" not in module.source(node) and _has_no_constructor(module, project, node, depth + 1)

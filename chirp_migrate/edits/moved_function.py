@@ -52,7 +52,12 @@ from chirp_migrate.edits.move_definition import NotMovable
 from chirp_migrate.plans.plan import Edit, Import
 from chirp_migrate.source.text import apply_edits_in_span
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.name_resolution import find_class, find_star_meanings, is_defined_in_project, resolve_node
+from chirp_migrate.syntax.name_resolution import (
+    find_class,
+    find_names_from_star_imports,
+    is_defined_in_project,
+    resolve_node,
+)
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import function_parameters, is_name
 from chirp_migrate.syntax.scopes import Variable
@@ -387,7 +392,7 @@ class MovedFunction:
         for word, path, expression_for in spellings:
             owner = module.scopes.lookup(word, node)
             bindings = owner.bindings if owner is not None else []
-            if find_star_meanings(self.project, module, word) - {path} or may_be_patched_elsewhere(
+            if find_names_from_star_imports(self.project, module, word) - {path} or may_be_patched_elsewhere(
                 module, self.project, word
             ):
                 continue

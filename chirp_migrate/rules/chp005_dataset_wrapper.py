@@ -15,7 +15,7 @@ from chirp_migrate.analysis.dataflow.symbolic import Name
 from chirp_migrate.analysis.dataflow.uses_elsewhere import (
     has_dynamic_attribute_read,
     has_guarded_attribute_read,
-    may_be_assigned_outside,
+    may_be_assigned_outside_class,
 )
 from chirp_migrate.analysis.datasets.dataset_meaning import AugmentedSamples
 from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
@@ -141,7 +141,7 @@ def _examine_type_call(
         problem = "the project reads `dataset` or `transforms` of objects with `hasattr` or `getattr`"
     if problem is None and has_guarded_attribute_read(project, *_ATTRIBUTES):
         problem = "the project reads `dataset` or `transforms` of objects that may lack these attributes"
-    if problem is None and any(may_be_assigned_outside(project, one) for one in (*_ATTRIBUTES, "training")):
+    if problem is None and any(may_be_assigned_outside_class(project, one) for one in (*_ATTRIBUTES, "training")):
         problem = "the project sets an attribute `dataset`, `training` or `transforms` of objects"
     if problem is None and any(may_be_deep_copied(module, project, place) for place in constructions):
         problem = (

@@ -12,7 +12,7 @@ from chirp_migrate.analysis.dataflow.symbolic import names_in_code
 from chirp_migrate.analysis.datasets.dataset_names import make_cached_dataset_predicate
 from chirp_migrate.analysis.datasets.label_loops import Comprehension, match_label_comprehension, match_label_loop
 from chirp_migrate.analysis.datasets.label_scan import ScannedSamples
-from chirp_migrate.analysis.datasets.label_scan_outline import may_scan_labels, may_show_dataset_type
+from chirp_migrate.analysis.datasets.label_scan_outline import contains_dataset_words, may_scan_labels
 from chirp_migrate.edits.move_definition import span_with_parentheses
 from chirp_migrate.rules.api import (
     DATASET_WORDS,
@@ -95,7 +95,7 @@ class LabelScan(Rule):
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text may use a dataset, by a name such as ``dataset`` or by a dataset type."""
         return super().concerns(text, project) and (
-            _GONE_THROUGH.search(text) is not None or may_show_dataset_type(text, project)
+            _GONE_THROUGH.search(text) is not None or contains_dataset_words(text, project)
         )
 
     def may_find(self, outline: Outline, project: Project) -> bool:

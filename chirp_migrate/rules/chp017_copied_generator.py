@@ -11,7 +11,7 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.dataset_generators import find_random_generators
 from chirp_migrate.analysis.datasets.dataset_names import possible_dataset_classes
 from chirp_migrate.analysis.datasets.dataset_state import dataset_classes
-from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
+from chirp_migrate.analysis.loaders.loader_calls import may_pass_loader_argument_by_position
 from chirp_migrate.analysis.loaders.worker_seeding import RepeatedSeed, repeated_seeds
 from chirp_migrate.rules.api import (
     DATASET_WORDS,
@@ -76,7 +76,9 @@ class CopiedGenerator(Rule):
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
         """Return whether a rewrite may make ``worker_init_fn`` a keyword argument. This rule reads no other form."""
-        return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "worker_init_fn")
+        return super().may_follow(module, project, rewriters) and may_pass_loader_argument_by_position(
+            module, "worker_init_fn"
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report random generators in datasets, and each ``worker_init_fn`` that sets the same seed again."""

@@ -11,7 +11,7 @@ import libcst as cst
 from chirp_migrate.analysis.datasets.dataset_names import possible_dataset_classes
 from chirp_migrate.analysis.datasets.dataset_state import DatasetClass, dataset_classes, possible_value_expressions
 from chirp_migrate.analysis.devices.device_moves import calls_initializing_cuda, is_move_to_cuda
-from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
+from chirp_migrate.analysis.loaders.loader_calls import may_pass_loader_argument_by_position
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
@@ -67,7 +67,7 @@ class ForkAfterCuda(Rule):
 
         This rule reads only the keyword argument.
         """
-        return super().may_follow(module, project, rewriters) and may_pass_by_position(
+        return super().may_follow(module, project, rewriters) and may_pass_loader_argument_by_position(
             module, "multiprocessing_context"
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Set
 
-from chirp_migrate.analysis.loaders.loader_calls import may_pass_by_position
+from chirp_migrate.analysis.loaders.loader_calls import may_pass_loader_argument_by_position
 from chirp_migrate.analysis.objects.at_import import (
     GIVES_WORKERS,
     find_worker_starts_at_import,
@@ -50,7 +50,9 @@ class UnguardedScript(Rule):
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
         """Return whether a rewrite may make ``num_workers`` a keyword argument. This rule reads no other form."""
-        return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "num_workers")
+        return super().may_follow(module, project, rewriters) and may_pass_loader_argument_by_position(
+            module, "num_workers"
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report loaders with workers that are iterated over when the module is imported."""

@@ -15,10 +15,11 @@ _WORD = re.compile(r"\w+")
 IN_BRACKETS = "["
 
 
-def words_of_bases(text: str) -> list[tuple[str, str]]:
-    """Return each word in the bases and arguments of a class, with the name of the class.
+def words_in_class_headers(text: str) -> list[tuple[str, str]]:
+    """Return each word in the bases and keyword arguments of each ``class`` statement, with the name of the class.
 
-    The bases ``A[T], b.C`` give the words ``A``, ``[T``, ``b`` and ``C``.
+    A word inside square brackets has the prefix ``[``. So ``class D(A[T], b.C)`` gives the words ``A``, ``[T``, ``b``
+    and ``C``, each with the name ``D``.
     """
     headers = list(_CLASS.finditer(text))
     found: list[tuple[str, str]] = []

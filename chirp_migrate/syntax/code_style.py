@@ -53,7 +53,8 @@ class CodeStyle:
         """Return the largest permitted line length, in columns, for a file with this text.
 
         Without a setting, the limit is the length of the file's longest line of code, but at least 88 and at most 120.
-        Comments, docstrings and other strings without brackets do not count, because black does not wrap them.
+        Comments do not count. Lines in which a string comes before the first bracket, such as docstrings, do not count
+        either. Black does not wrap such lines.
         """
         if self.configured_length is not None:
             return self.configured_length
@@ -69,7 +70,8 @@ class CodeStyle:
 
         Args:
             code: lines of a file, either whole statements or the header of a block.
-            text: the text of the file, from which the line length may follow (see :meth:`longest_line`).
+            text: the text of the file. Without a setting, the permitted line length depends on this text (see
+                :meth:`longest_line`).
         """
         return self._lay_out_by_black(code, text) == code
 
@@ -79,7 +81,8 @@ class CodeStyle:
         Args:
             before: lines of ``text``, either whole statements of one block or the header of a block.
             after: the lines that replace ``before``.
-            text: the text of the file that contains ``before``, from which the line length may follow.
+            text: the text of the file that contains ``before``. Without a setting, the permitted line length depends on
+                this text (see :meth:`longest_line`).
         """
         if not after.strip() or not self.has_black_layout(before, text):
             return after
@@ -92,7 +95,10 @@ class CodeStyle:
         return {}
 
     def _lay_out_by_black(self, code: str, text: str) -> str | None:
-        """Return ``code`` in black's layout, cached; None if black cannot or must not format the code."""
+        """Return ``code`` in black's layout, cached; None if black cannot or must not format the code.
+
+        Black must not format code with a comment such as ``# chirp: ignore``, because the comment applies to its line.
+        """
         asked = code, self.longest_line(text)
         if asked not in self._formatted_lines:
             self._formatted_lines[asked] = self._format_code(*asked)
@@ -143,8 +149,8 @@ class CodeStyle:
 def _longest_line(text: str) -> int:
     """Return the length of the longest line of code in ``text`` that black could wrap, in characters.
 
-    Such a line ends with a bracket, a colon or a comma, except for a comment. Lines with a string before the first
-    bracket do not count, because black does not split strings.
+    Black could wrap a line whose code, without a comment at the end, ends with a bracket, a colon or a comma. Lines
+    with a string before the first bracket do not count, because black does not split strings.
     """
     longest = 0
     for line in text.splitlines():
@@ -185,7 +191,7 @@ def _ruff_in(folder: Path, read: Callable[[Path], Mapping[str, Any]]) -> Mapping
 
 
 def _folders_upwards(root: Path | None) -> list[Path]:
-    """Return ``root`` and the folders above it, up to the top of the work tree."""
+    """Return ``root`` and the folders above it, up to the top of the git work tree; an empty list for None."""
     if root is None:
         return []
     top = work_tree_top(root) or Path(root.anchor)
@@ -218,7 +224,10 @@ def _ruff_settings(folder: Path) -> Mapping[str, Any]:
 
 
 def _selects_rule(ruff: Mapping[str, Any], code: str) -> bool:
-    """Return whether ruff's settings select its rule ``code``; the longest prefix of ``code`` takes precedence."""
+    """Return whether ruff's settings select its rule ``code``, such as "COM812".
+
+    The settings select and ignore rules by prefixes of their codes, such as "COM". The longest prefix takes precedence.
+    """
     lint = {**ruff, **ruff.get("lint", {})}
     selected = [*lint.get("select", ()), *lint.get("extend-select", ())]
     best = max((len(one) for one in selected if code.startswith(one)), default=0 if "ALL" in selected else -1)
@@ -257,7 +266,7 @@ def _sections(folder: Path, places: tuple[tuple[str, str], ...]) -> Iterator[Map
 
 
 def _readable_toml(path: Path) -> Mapping[str, Any]:
-    """Return the result of :func:`_toml`; an empty dictionary for a file that cannot be read."""
+    """Return the contents of a TOML file; an empty dictionary for a file that cannot be read or is not TOML."""
     try:
         return _toml(path)
     except (OSError, ValueError):

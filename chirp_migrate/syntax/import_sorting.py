@@ -69,12 +69,20 @@ class ImportStyle:
 
     @property
     def config(self) -> isort.Config:
-        """Return the project's settings for isort. Without such settings, ruff's settings or a default are used."""
+        """Return the project's settings for isort.
+
+        Without such settings, return ruff's settings, translated to isort's options. Without ruff's settings, return
+        isort's profile for black.
+        """
         return self._read[0][0]
 
     @cached_property
     def is_configured(self) -> bool:
-        """Return whether the project sorts imports: by isort's settings, by ruff's rule, or by another tool."""
+        """Return whether the project sorts imports.
+
+        The result is True if the project has settings for isort, selects ruff's rule I001 (unsorted imports), or names
+        a tool such as usort in a file such as ``.pre-commit-config.yaml``.
+        """
         if self.root is None:
             return False
         if _has_settings(self.config):
@@ -95,9 +103,10 @@ class ImportStyle:
 
     @cached_property
     def _read(self) -> tuple[list[isort.Config], str]:
-        """Return the usable configurations for isort, and why a configuration cannot be used.
+        """Return the usable configurations for isort, and a message.
 
-        The preferred configuration is the first item of the list.
+        The preferred configuration is the first item of the list. The message is the reason why a configuration of the
+        project cannot be used; "" if there is no such configuration.
         """
         import isort  # only commands that rewrite need isort, and importing isort takes a sixth of a second
         from isort.exceptions import ISortError
@@ -122,7 +131,7 @@ class ImportStyle:
     def _with_runtime(self, config: isort.Config) -> isort.Config:
         """Return isort's settings ``config``, changed so that the runtime counts as a package of the project.
 
-        The settings only change if isort looks for packages in the root.
+        If isort does not look for packages in the root folder of the project, return ``config`` unchanged.
         """
         import isort
 

@@ -45,7 +45,9 @@ class ImportTable:
         values: names that are bound in any other way, such as by an assignment.
         exported: the names in ``__all__``; None if the module does not assign a single literal list or tuple to
             ``__all__``.
-        parameters: for each function and class at the top level, the names of its parameters in order.
+        parameters: for each function at the top level, the names of the parameters that a call can pass by keyword, in
+            order. For each class at the top level, the names of the positional parameters of ``__init__`` after
+            ``self``.
     """
 
     imports: dict[str, set[str]] = field(default_factory=dict)
@@ -152,13 +154,13 @@ def _dotted_name(node: ast.expr) -> str:
 
 
 def _literals(display: ast.List | ast.Tuple) -> set[str] | None:
-    """Return the strings of a literal list; ``None`` if the list contains anything but strings."""
+    """Return the strings of a literal list or tuple; ``None`` if an element is not a literal string."""
     values = [one.value if isinstance(one, ast.Constant) else None for one in display.elts]
     return {one for one in values if isinstance(one, str)} if all(isinstance(one, str) for one in values) else None
 
 
 def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes below ``node`` in order of the text, without the bodies of functions and classes."""
+    """Yield the nodes below ``node`` in order of the text, without the nodes inside functions, classes and lambdas."""
     for child in ast.iter_child_nodes(node):
         yield child
         if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):

@@ -1,6 +1,6 @@
 """Parse a Python module with LibCST, and find the exact spans and the qualified names of its nodes.
 
-Code must not change the tree. Spans are code-point offsets into the decoded text, so rules can return
+No code may change the tree of a parsed module. Spans are code-point offsets into the decoded text, so rules can return
 :class:`~chirp_migrate.plans.plan.Edit` objects for the original source.
 """
 
@@ -270,11 +270,11 @@ class Module:
     def _spans_by_codegen(self, node: cst.CSTNode) -> Mapping[cst.CSTNode, tuple[int, int]]:
         """Return the spans of all nodes in the statement around ``node``.
 
-        If ``node`` is in the header of the statement, the result only has the spans in the header. If the generated
-        code differs from the text, the result has the spans of all nodes of the module.
-
         LibCST generates the code of the statement. The span of a node is the position of the node's code in this
         generated code, moved to the offset of the statement.
+
+        If ``node`` is in the header of a compound statement, the result only has the spans in the header. If the
+        generated code differs from the text, the result has the spans of all nodes of the module.
         """
         inside = node
         for around in (node, *self.ancestors(node)):
@@ -288,7 +288,12 @@ class Module:
         return node_spans(self.tree, self.text)
 
     def offset(self, line: int, units: int) -> int:
-        """Return the offset of a position from ``ast`` in the text; ``units`` is the column in UTF-8 bytes."""
+        """Convert a position in the text, as ``ast`` counts positions, to an offset in code points.
+
+        Args:
+            line: number of the line, from 1.
+            units: column in UTF-8 bytes, from 0.
+        """
         start = self.line_starts[line - 1]
         before = self.text[start : start + units]
         return start + (units if before.isascii() else len(before.encode()[:units].decode()))

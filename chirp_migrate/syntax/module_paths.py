@@ -1,4 +1,4 @@
-"""Find the files of a project that imports may load, from the paths of the files alone."""
+"""Find the files of a project that an import may load, from the paths of the files, without reading the files."""
 
 from __future__ import annotations
 
@@ -95,7 +95,8 @@ class ModulePaths:
         Args:
             name: dotted name of the module, as the import statement contains it.
             path: path of the importing file.
-            search_paths: for each change of ``sys.path`` in the file, the names of folders, the last name first.
+            search_paths: for each ``sys.path`` in the file, the words after ``sys.path`` on the same line, the last
+                word first. Each word may be the name of a folder that the script puts on ``sys.path``.
         """
         folder = package_name(path)
         folders = list(accumulate(folder.split("."), "{}.{}".format)) if folder else []
@@ -114,8 +115,11 @@ class ModulePaths:
         return {nearest} if nearest else below
 
 
-def name_from_root(path: str) -> str:
-    """Return the dotted name of the module at ``path``, with a leading dot if a library has the same name."""
+def module_name_from_root(path: str) -> str:
+    """Return the dotted name of the module at ``path``, counted from the root folder.
+
+    The name has a leading dot if a library has the same name as the module's top-level package.
+    """
     name = module_name(path)
     return f".{name}" if name.partition(".")[0] in _LIBRARIES else name
 

@@ -12,9 +12,9 @@ import libcst as cst
 
 from chirp_migrate.syntax.import_table import ImportTable, qualified_member_name
 from chirp_migrate.syntax.module import Module, UnparsableModule, module_name, package_name, syntax_tree
-from chirp_migrate.syntax.module_paths import name_from_root
+from chirp_migrate.syntax.module_paths import module_name_from_root
 from chirp_migrate.syntax.outline import Outline
-from chirp_migrate.syntax.project import Project, answered_once
+from chirp_migrate.syntax.project import Project, cached_until_text_changes
 from chirp_migrate.syntax.word_index import words_of
 
 _Definition = TypeVar("_Definition", cst.ClassDef, cst.FunctionDef)
@@ -41,7 +41,7 @@ def import_table(project: Project, path: str) -> ImportTable | None:
     return project.fact(path, _read_table, path, project)
 
 
-@answered_once
+@cached_until_text_changes
 def resolve_name(project: Project, qualified: str) -> str:
     """Follow re-exports through modules of the project, and return the qualified name of the definition.
 
@@ -57,10 +57,10 @@ def resolve_name(project: Project, qualified: str) -> str:
 def _origin(
     project: Project, qualified: str, around: frozenset[str] = frozenset(), steps: Iterator[int] | None = None
 ) -> str:
-    """Resolve a name like :func:`resolve_name`, without its cache.
+    """Resolve a name as :func:`resolve_name` does, but without a cache.
 
     Args:
-        qualified: the name.
+        qualified: the qualified name to resolve.
         around: the names whose lookups led to this lookup. These names are not looked up again, because ``from ._C
             import *`` may form a cycle.
         steps: an iterator with one item for each lookup that is still allowed. The number is limited, because
@@ -79,7 +79,7 @@ def _origin(
         if path is None or table is None:
             return qualified
         if table.defines(name):
-            return f"{name_from_root(path)}.{name}" if owner else qualified
+            return f"{module_name_from_root(path)}.{name}" if owner else qualified
         targets = _imported_meanings(project, table, name)
         if len(targets) != 1 or qualified in targets:
             return qualified
@@ -93,16 +93,17 @@ def _may_bind(project: Project, path: str, name: str) -> bool:
 
 
 def _imported_meanings(project: Project, table: ImportTable, name: str) -> set[str]:
-    """Return the possible qualified names of an imported name. A later ``import *`` may add further names."""
+    """Return the possible qualified names of an imported name, including those from a later ``import *``."""
     bound = table.imports.get(name, set())
     stars = table.later_stars.get(name, ()) if bound else table.stars
     return bound | {f"{source}.{name}" for source in stars if _star_may_give(project, source, name)}
 
 
-def find_star_meanings(project: Project, module: Module, name: str) -> set[str]:
-    """Return the qualified names that ``name`` in ``module`` may get from an ``import *`` of the project.
+def find_names_from_star_imports(project: Project, module: Module, name: str) -> set[str]:
+    """Return the possible qualified names of ``name`` in ``module`` if an ``import *`` binds the name.
 
-    In a package, ``name`` may also be a module of the package, which becomes an attribute when it is imported.
+    Only an ``import *`` from a module of the project counts. In the ``__init__.py`` of a package, ``name`` may also be
+    a module of the package, because the import of this module binds its name in the package.
     """
     written = {f"{module.absolute(source)}.*" for source, _ in module.scopes.stars}
     sources = {one.rpartition(".")[0] for star in written for one in _from_root(project, module.path, star)}
@@ -117,12 +118,12 @@ def find_star_meanings(project: Project, module: Module, name: str) -> set[str]:
     )
 
 
-def binds_other_object(project: Project, besides: str, name: str, qualified: str) -> bool:
-    """Return whether a file binds ``name`` at its top level to an object other than ``qualified``.
+def is_bound_to_other_object(project: Project, name: str, qualified: str, except_in: str) -> bool:
+    """Return whether a file of the project binds ``name`` at its top level to an object other than ``qualified``.
 
-    The file ``besides`` does not count.
+    The file with the path ``except_in`` does not count.
     """
-    tables = (import_table(project, path) or _NO_TABLE for path in project.paths_containing(name) if path != besides)
+    tables = (import_table(project, path) or _NO_TABLE for path in project.paths_containing(name) if path != except_in)
     return any(
         table.defines(name) or any(resolve_name(project, one) != qualified for one in table.imports.get(name, ()))
         for table in tables
@@ -130,12 +131,14 @@ def binds_other_object(project: Project, besides: str, name: str, qualified: str
 
 
 def _star_may_give(project: Project, source: str, name: str, *, own: bool = False) -> bool:
-    """Return whether ``from source import *`` may bind ``name``. A module outside the project may bind any name.
+    """Return whether ``from source import *`` may bind ``name``.
 
     Args:
         source: dotted name of the module.
         name: a name.
-        own: whether only objects of modules of the project count. If so, submodules and computed names count, too.
+        own: whether only modules of the project count. If True, names of submodules and computed names also count. If
+            False, a module outside the project may bind any name, except for ``torch.utils.data``, whose names are
+            known.
     """
     return any(_may_give(project, one, name, own) for one in _star_sources(project, source, name))
 
@@ -185,10 +188,15 @@ def resolve_ast_node(project: Project, outline: Outline, node: ast.AST) -> set[s
 
 
 def _instead_of_builtin(project: Project, module: Module, qualified: str) -> set[str]:
-    """Return the qualified names that a built-in name may get from an ``import *`` of the project."""
+    """Return the possible qualified names of a built-in name if an ``import *`` from the project rebinds the name.
+
+    The result is empty if ``qualified`` is not the qualified name of a built-in name.
+    """
     owner, _, path = qualified.partition(".")
     first, dot, rest = path.partition(".")
-    return {one + dot + rest for one in find_star_meanings(project, module, first)} if owner == "builtins" else set()
+    if owner != "builtins":
+        return set()
+    return {one + dot + rest for one in find_names_from_star_imports(project, module, first)}
 
 
 def _is_possible(project: Project, module: Module, name: str) -> bool:
@@ -215,13 +223,13 @@ def _from_root(project: Project, path: str, name: str) -> set[str]:
     return {name}
 
 
-@answered_once
+@cached_until_text_changes
 def locate_import(project: Project, path: str, name: str) -> list[tuple[str, str]]:
     """Find the modules of the project to which an import of ``name`` in the file at ``path`` may refer.
 
     Returns:
-        The path of each module, with the part of ``name`` that names a member of the module ("" for the module
-        itself).
+        Pairs (path, member): the path of each module, and the part of ``name`` that names a member of the module. The
+        member is "" if ``name`` is the name of the module itself.
     """
     found: list[tuple[str, str]] = []
     for full in sorted(_from_root(project, path, f"{name}.*")):
@@ -234,7 +242,7 @@ def locate_import(project: Project, path: str, name: str) -> list[tuple[str, str
     return found
 
 
-@answered_once
+@cached_until_text_changes
 def _possible_modules(project: Project, name: str, path: str) -> set[str]:
     # A file that cannot be read has no known changes of `sys.path`.
     search_paths = project.fact(path, _folders_on_path) if path in project.texts else ()
@@ -323,7 +331,10 @@ def _read_table(text: str, path: str, project: Project) -> ImportTable | None:
 
 
 def _folders_on_path(text: str) -> list[list[str]]:
-    """Return the words after each ``sys.path`` in a text, such as names of folders, the last word first."""
+    """Return, for each ``sys.path`` in a text, the words after it on the same line, the last word first.
+
+    Some of the words are names of folders that the code puts on ``sys.path``.
+    """
     return [_FOLDER.findall(change)[::-1] for change in _PATH_CHANGE.findall(text)]
 
 

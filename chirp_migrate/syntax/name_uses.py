@@ -10,11 +10,11 @@ from functools import lru_cache
 from itertools import chain
 from pathlib import PurePosixPath
 
-from chirp_migrate.syntax.class_headers import IN_BRACKETS, words_of_bases
+from chirp_migrate.syntax.class_headers import IN_BRACKETS, words_in_class_headers
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.module import Module, module_name, package_name
 from chirp_migrate.syntax.patched_names import reads_variable, replaced_module_names
-from chirp_migrate.syntax.project import Project, answered_once
+from chirp_migrate.syntax.project import Project, cached_until_text_changes
 
 #: Attributes of a function that determine what a call does, and a pattern for code that changes such an attribute.
 _FUNCTION_PARTS = ("__defaults__", "__kwdefaults__", "__code__")
@@ -51,7 +51,7 @@ _ATTRIBUTE = re.compile(rf"\.{_GAP}(\w+)")
 _QUOTED_ATTRIBUTE = re.compile(rf"{_GAP},{_GAP}[\"'](\w+)")
 
 
-@answered_once
+@cached_until_text_changes
 def find_aliases(project: Project, name: str) -> set[str]:
     """Return other names under which modules of the project import ``name``, and aliases of these aliases."""
     direct = _collect_pairs(project, _aliases_in)
@@ -63,7 +63,7 @@ def find_aliases(project: Project, name: str) -> set[str]:
     return found - {name}
 
 
-@answered_once
+@cached_until_text_changes
 def _collect_pairs(project: Project, analysis: Callable[[str], Collection[tuple[str, str]]]) -> dict[str, set[str]]:
     """Return the pairs that an analysis finds in the texts of all files.
 
@@ -76,14 +76,14 @@ def _collect_pairs(project: Project, analysis: Callable[[str], Collection[tuple[
     return dict(found)
 
 
-@answered_once
+@cached_until_text_changes
 def find_descendants(project: Project, *bases: str) -> frozenset[str]:
     """Return names of classes that inherit, maybe indirectly, from a class with one of ``bases`` in its name.
 
     Names are compared by spelling only. Names that contain one of ``bases`` are omitted. The result also includes
     other names under which files import these classes or ``bases``.
     """
-    words = (word for word in _collect_pairs(project, words_of_bases) if not word.startswith(IN_BRACKETS))
+    words = (word for word in _collect_pairs(project, words_in_class_headers) if not word.startswith(IN_BRACKETS))
     pending = [*bases, *(name for name in words if any(base in name for base in bases))]
     names: set[str] = set()
     for name in pending:
@@ -93,15 +93,15 @@ def find_descendants(project: Project, *bases: str) -> frozenset[str]:
     return frozenset(name for name in names if not any(base in name for base in bases))
 
 
-def find_subclasses(project: Project, *bases: str, parameters: bool = False) -> set[str]:
-    """Return the names of classes that directly inherit from a class called like one of ``bases``.
+def find_subclasses(project: Project, *bases: str, type_arguments: bool = False) -> set[str]:
+    """Return the names of classes with a direct base class whose name is one of ``bases``.
 
     Args:
         bases: names of the base classes, without the names of their modules.
-        parameters: whether a name inside square brackets also counts as a base, as ``Birds`` in ``Base[Birds]``.
+        type_arguments: whether a name inside square brackets also counts as a base, as ``Birds`` in ``Base[Birds]``.
     """
-    inheriting = _collect_pairs(project, words_of_bases)
-    words = (*bases, *(IN_BRACKETS + one for one in bases if parameters))
+    inheriting = _collect_pairs(project, words_in_class_headers)
+    words = (*bases, *(IN_BRACKETS + one for one in bases if type_arguments))
     return set().union(*(inheriting.get(one, ()) for one in words))
 
 
@@ -117,9 +117,10 @@ def is_imported_elsewhere(project: Project, module: Module, name: str) -> bool:
 
 
 def _is_run_with(project: Project, path: str, name: str) -> bool:
-    """Return whether a file or notebook may run the file at ``path`` in its own namespace, as with ``%run``.
+    """Return whether another file or notebook may run the file at ``path``, for example with ``%run``.
 
-    Only files and notebooks with the word ``name`` count.
+    The names of the file then become names of the other file or notebook. Only files and notebooks with the word
+    ``name`` count.
     """
     stem = re.escape(PurePosixPath(path).stem)
     file = re.compile(rf"\b{stem}\.py\b|%run\b[^\r\n]*\b{stem}\b")
@@ -149,7 +150,7 @@ def _may_be_imported(project: Project, path: str, name: str, seen: set[str]) -> 
     )
 
 
-@answered_once
+@cached_until_text_changes
 def _importing_files(project: Project, path: str) -> dict[str, set[str]]:
     """Return the words that other files import or read from a module, each with the paths of these files."""
     found: dict[str, set[str]] = defaultdict(set)
@@ -177,19 +178,19 @@ def is_patched(project: Project, module: str, name: str) -> bool:
     return not _replaced_names(project).isdisjoint({(module, name), ("", name), (module, "")})
 
 
-def is_class_patched(project: Project, title: str) -> bool:
-    """Return whether a file patches a method or attribute of the class called ``title``.
+def is_class_patched(project: Project, class_name: str) -> bool:
+    """Return whether a file patches a method or attribute of the class called ``class_name``, as tests do.
 
-    A file that mentions the class and assigns the defaults or the code of a function counts, too.
+    A file that mentions the class and assigns to ``__defaults__`` or ``__code__`` of a function counts, too.
     """
-    assigned = rf"\b{re.escape(title)}\s*\.\s*\w+\s*=(?!=)"
-    if any(owner == title for owner, _ in _replaced_names(project)) or project.search(assigned, title):
+    assigned = rf"\b{re.escape(class_name)}\s*\.\s*\w+\s*=(?!=)"
+    if any(owner == class_name for owner, _ in _replaced_names(project)) or project.search(assigned, class_name):
         return True
-    mentioned = re.compile(rf"\b{re.escape(title)}\b")
+    mentioned = re.compile(rf"\b{re.escape(class_name)}\b")
     return any(mentioned.search(text) for _, text in project.matching(_FUNCTION_PART, *_FUNCTION_PARTS))
 
 
-@answered_once
+@cached_until_text_changes
 def _replaced_names(project: Project) -> frozenset[tuple[str, str]]:
     """Return the patched names, each with the last part of its module's name; "" stands for any module."""
     paths = chain(project.texts, project.notebooks)
@@ -200,7 +201,7 @@ def _replaced_names(project: Project) -> frozenset[tuple[str, str]]:
     )
 
 
-@answered_once
+@cached_until_text_changes
 def is_variable_read(project: Project, name: str) -> bool:
     """Return whether any code of the project may read a variable called ``name``."""
     return any(project.fact(path, reads_variable, name) for path, _ in project.other_texts("", name))
@@ -208,7 +209,7 @@ def is_variable_read(project: Project, name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _may_run_files(text: str) -> bool:
-    """Return whether code with this text may run another file in the namespace of the code, as with ``exec``."""
+    """Return whether code with this text may run another file so that it gets the file's names, as with ``exec``."""
     return _RUNS_FILES.search(text) is not None
 
 
@@ -241,8 +242,8 @@ def _names_imported(text: str, starts: Iterable[int]) -> set[str]:
     """Return the words after ``from … import``, up to the closing bracket or the end of the line.
 
     Args:
-        text: text of a file. The file need not be Python, so statements may be inside of other statements.
-        starts: for each statement, the offset after ``import``, in ascending order.
+        text: text of a file. The file need not be Python, so a line may contain the word ``from`` several times.
+        starts: for each ``from … import``, the offset after ``import``, in ascending order.
     """
     found: set[str] = set()
     line_end = 0
@@ -258,7 +259,10 @@ def _names_imported(text: str, starts: Iterable[int]) -> set[str]:
 
 
 def _closing_bracket(text: str, start: int) -> int | None:
-    """Return the offset of the first bracket behind ``start`` outside comments; None if it does not close."""
+    """Return the offset of the first round bracket after ``start`` that is in no comment.
+
+    The result is None if this bracket is an opening bracket, or if no bracket follows.
+    """
     line = _LINE_BEFORE_BRACKET.match(text, start)
     end = line.end() if line is not None else start
     if text[end : end + 1] not in ("(", ")"):
@@ -267,7 +271,10 @@ def _closing_bracket(text: str, start: int) -> int | None:
 
 
 def _next_on_lines(text: str, pattern: re.Pattern[str], start: int) -> int:
-    """Return the offset of the first group of ``pattern`` in a line below ``start``, or the length of the text."""
+    """Return the offset of group 1 in the first match of ``pattern`` below the line that contains ``start``.
+
+    Without such a match, the result is the length of the text.
+    """
     offsets = _offsets_on_lines(text, pattern)
     below = text.find("\n", start)
     number = bisect_left(offsets, below) if below >= 0 else len(offsets)

@@ -1,7 +1,7 @@
 """Parse a module with Python's own ``ast``, to decide which rules need the tree of LibCST.
 
-Parsing with LibCST takes ten times as long as with ``ast``. The functions in this module may return too many possible
-meanings of a name, but never too few.
+Parsing with LibCST takes ten times as long as with ``ast``. The functions in this module may return more qualified
+names than a name can have, but never fewer.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Outline:
 
     @property
     def nesting(self) -> int:
-        """Return the greatest depth of nested functions and lambdas."""
+        """Return how deeply functions and lambdas are nested; 1 if no function is inside another function."""
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
         depths: dict[ast.AST, int] = {}
         for node in (self.tree, *self.inside(self.tree)):  # each parent precedes its children
@@ -154,7 +154,7 @@ class Outline:
 
     @cached_property
     def bound(self) -> frozenset[str]:
-        """Return the names to which the module assigns a value anywhere."""
+        """Return the names that any code of the module binds or deletes, including names of parameters and imports."""
         named = [*self.functions, *self.find(ast.ClassDef)]
         stored = (one.id for one in self.find(ast.Name) if not isinstance(one.ctx, ast.Load))
         return frozenset(
@@ -177,7 +177,7 @@ def dotted_name(node: ast.AST) -> str | None:
     return node.id if isinstance(node, ast.Name) else None
 
 
-def last_name(node: ast.AST) -> str:
+def last_part_of_name(node: ast.AST) -> str:
     """Return the name, or the last part of a dotted name; "" for other expressions."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
-from chirp_migrate.syntax.outline import last_name
+from chirp_migrate.syntax.outline import last_part_of_name
 
 #: Functions that replace a name in a module. The module, or its dictionary, is their first argument.
 _SETTERS = frozenset({"setattr", "delattr", "setitem", "delitem", "__setattr__", "__setitem__"})
@@ -36,9 +36,9 @@ def replaced_module_names(text: str) -> frozenset[tuple[str, str, str]]:
     not Python, such as a notebook, every string that is a name or a dotted path counts.
 
     The first part is "" if the module is unknown, as for an object that the file neither imports nor defines. The
-    second part is "" for a computed name, such as ``"Data" + "Loader"``. The third part is the variable whose literal
-    value contains the code (see :func:`variables_of_literals`), or "". If no code reads the variable, nothing is
-    replaced.
+    second part is "" for a computed name, such as ``"Data" + "Loader"``. The third part is "" unless the call or string
+    is an element of a literal that the module assigns to a variable, as in ``TARGETS = ["train.DataLoader"]``. Then the
+    third part is the name of the variable. If no code reads the variable, the call or string replaces nothing.
     """
     return frozenset(_find_replaced_names(text)) if _MAY_REPLACE.search(text) is not None else frozenset()
 
@@ -73,14 +73,18 @@ def _find_replaced_names(text: str) -> Iterator[tuple[str, str, str]]:
         yield from ((module, name, variable) for module in modules or {""} for name in _names_in_call(call))
         if _may_receive_names(call):  # code uses `setattr` with computed names for objects, hardly ever for modules
             named = modules or (
-                set() if last_name(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""}
+                set() if last_part_of_name(call.func) == "setattr" and isinstance(call.func, ast.Name) else {""}
             )
             yield from ((module, name, variable or holder) for module in named for name, holder in written)
             yield from ((module, "", variable) for module in named if module and _computes_name(call))
 
 
 def variables_of_literals(tree: ast.Module) -> dict[ast.AST, str]:
-    """Return the variable of each node in a literal list, tuple, set or dictionary that a module assigns."""
+    """Return, for each node in a literal that a module assigns to a variable, the name of the variable.
+
+    Literals are lists, tuples, sets and dictionaries, such as ``["train.DataLoader"]``. Only assignments at the top
+    level of the module count.
+    """
     found: dict[ast.AST, str] = {}
     for statement in tree.body:
         match statement:
@@ -110,7 +114,7 @@ def reads_variable(text: str, name: str) -> bool:
 def modules_with_assignment(text: str, name: str) -> set[str]:
     """Return the last name of each module in which a file may assign ``name``, as in ``train.DataLoader = …``.
 
-    The name is "" if the module is unknown, or if the text is not Python.
+    The last name of ``package.train`` is ``train``. It is "" if the module is unknown, or if the text is not Python.
     """
     try:
         tree = syntax_tree(text)
@@ -137,8 +141,8 @@ def _add_imports(known: dict[str, set[str]], imported: list[ast.alias]) -> None:
 def _replaces(function: ast.expr) -> bool:
     match function:
         case ast.Attribute(value=owner, attr=name) if name in _PATCHES - {"patch"}:
-            return last_name(owner) == "patch"
-    return last_name(function) == "patch" or last_name(function) in _SETTERS
+            return last_part_of_name(owner) == "patch"
+    return last_part_of_name(function) == "patch" or last_part_of_name(function) in _SETTERS
 
 
 def _modules(call: ast.Call, known: dict[str, set[str]]) -> set[str]:
@@ -170,11 +174,14 @@ def _modules_of(target: ast.expr | None, known: dict[str, set[str]]) -> set[str]
 def _first_name(node: ast.expr) -> str:
     while isinstance(node, ast.Attribute):
         node = node.value
-    return last_name(node)
+    return last_part_of_name(node)
 
 
 def _may_receive_names(call: ast.Call) -> bool:
-    """Return whether the names that a call replaces may come from strings elsewhere in the file."""
+    """Return whether the names that a call replaces may be strings elsewhere in the file.
+
+    The result is True if the argument for these names is not a literal, as in ``setattr(train, name, …)``.
+    """
     named = (one.value for one in call.keywords if one.arg in (None, "attribute", "values"))
     return any(not isinstance(one, ast.Constant | ast.Dict) for one in (*call.args[1:2], *named))
 

@@ -27,7 +27,7 @@ _ANSWERS_KEPT = 60_000
 _METADATA = re.compile(r"""(?m)^\[(?:project|tool\.poetry)\][ \t]*(?:#.*)?$""")
 
 
-def answered_once(
+def cached_until_text_changes(
     analysis: Callable[Concatenate[Project, _Asked], _Answer],
 ) -> Callable[Concatenate[Project, _Asked], _Answer]:
     """Decorate an analysis of a project, so that its results are cached until a text of the project changes.
@@ -56,7 +56,8 @@ class Project:
 
     Args:
         texts: decoded source by posix path relative to the root.
-        notebooks: raw text of each notebook by path. A notebook that is not in ``texts`` is only searched for imports.
+        notebooks: raw text of each notebook by path. A notebook that is not in ``texts`` is not parsed. Its raw text is
+            only searched, for example for imports.
         name: dotted name of the root if the root is itself a package, else "".
         import_style: how the project sorts imports; None means isort's order without settings.
         code_style: how the project lays out code; None means that each file keeps its own layout.
@@ -166,7 +167,7 @@ class Project:
             found = known[key] = analysis(text, *asked, **_)
         return found
 
-    @answered_once
+    @cached_until_text_changes
     def search(self, pattern: str | re.Pattern[str], *words: str) -> bool:
         """Return whether a regular expression matches in any file of the project.
 

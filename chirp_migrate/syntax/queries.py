@@ -78,7 +78,7 @@ def is_in_fstring(module: Module, node: cst.CSTNode) -> bool:
 
 
 def is_printed_code(module: Module, start: int, end: int) -> bool:
-    """Return whether the text from ``start`` to ``end`` is code that an f-string such as ``f"{value=}"`` prints."""
+    """Return whether an f-string prints the source of the code from ``start`` to ``end``, as ``f"{value=}"`` does."""
     spans = module.once(_printed_spans)
     return any(first <= start and end <= last for first, last in spans)
 
@@ -268,7 +268,10 @@ def binding_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
 
 
 def is_super_init(statement: cst.CSTNode) -> bool:
-    """Return whether a statement calls ``__init__`` of ``super()`` or ``Dataset`` with at most ``self`` as argument."""
+    """Return whether a statement is ``super().__init__()``, ``Dataset.__init__(self)`` or similar.
+
+    The only permitted argument is ``self``.
+    """
     match statement:
         case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call(func=cst.Attribute(value=of), args=given) as call)]):
             known = called_method_name(call) == "__init__" and (is_super_call(of) or is_name(of, "Dataset"))

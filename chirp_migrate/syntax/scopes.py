@@ -213,7 +213,10 @@ class Scopes:
         return names
 
     def is_builtin(self, name: str) -> bool:
-        """Return whether a name that no scope binds is one of Python's built-in names."""
+        """Return whether ``name`` is one of Python's built-in names.
+
+        Callers must check that no scope of the module binds the name.
+        """
         return name in _BUILTINS
 
     def _bind(self, node: cst.CSTNode) -> None:
@@ -272,7 +275,10 @@ class Scopes:
 
 
 def _target_names(node: cst.CSTNode) -> Iterator[str]:
-    """Yield names that an assignment, loop, ``with``, ``except`` or pattern binds, without attributes and items."""
+    """Yield the names that an assignment, loop, ``with``, ``except`` or pattern binds.
+
+    Targets such as ``x.a`` and ``x[0]`` bind no name, so they are omitted.
+    """
     pending: list[cst.CSTNode | None] = [getattr(node, TARGETS[type(node)])]
     while pending:
         one = pending.pop()

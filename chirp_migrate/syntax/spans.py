@@ -58,8 +58,8 @@ def statement_spans(
     Args:
         tree: the module.
         statement: a statement of the module.
-        inside: the statement, or the requested node in the statement. If this node precedes a block, no code is
-            generated for the block.
+        inside: the statement itself, or a part of the statement such as a condition. For a part in the header of a
+            compound statement, the result only has the nodes in the header.
         text: the text from which ``tree`` was parsed.
         start: offset at which the statement itself begins, without the comments above it.
         indentation: leading white space of the statement's line.
@@ -88,9 +88,14 @@ def _statement_header(statement: Statement, inside: cst.CSTNode) -> cst.BaseComp
 
 
 def _match_offsets(written: str, text: str) -> tuple[list[int], list[int]]:
-    """Convert each offset in ``written`` to an offset in ``text``.
+    """Convert each offset in the generated code ``written`` to an offset in the original ``text``.
 
-    The first list of the result is for offsets at which nodes start, the second list for offsets at which nodes end.
+    The first list of the result converts offsets at which nodes start, and the second list offsets at which nodes end.
+    The lists differ for offsets in white space: a start moves forward to the next other character, and an end moves
+    back to the end of the previous other character.
+
+    Raises:
+        TextMismatch: the two texts differ in more than white space.
     """
     if _BLANK.sub("", written) != _BLANK.sub("", text):
         raise TextMismatch

@@ -10,7 +10,7 @@ from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import applicable_rules, rewrite_text
 from chirp_migrate.plans.plan import FindingStatus
 from chirp_migrate.rules import Rule, all_rules
-from chirp_migrate.syntax.class_headers import words_of_bases
+from chirp_migrate.syntax.class_headers import words_in_class_headers
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from qa.rule_cases import cases
@@ -295,6 +295,6 @@ def test_a_banner_in_a_comment_takes_no_longer_than_its_length(tmp_path: Path) -
 )
 def test_the_bases_of_a_class_are_found_in_any_text(header: str, words: set[str]) -> None:
     text = f"{header}\n    x = f(y)\nclass D(E): ...\n"
-    assert {word for word, name in words_of_bases(text) if name == "C"} >= words
-    assert [word for word, name in words_of_bases(text) if name == "D"] == ["E"]
-    assert {word for word, _ in words_of_bases(header)} == words
+    assert {word for word, name in words_in_class_headers(text) if name == "C"} >= words
+    assert [word for word, name in words_in_class_headers(text) if name == "D"] == ["E"]
+    assert {word for word, _ in words_in_class_headers(header)} == words

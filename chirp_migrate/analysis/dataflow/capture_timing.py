@@ -70,9 +70,10 @@ def _timing_problem(module: Module, project: Project, node: cst.CSTNode, capture
 def _why_used_after(
     module: Module, project: Project, node: cst.CSTNode, captured: CapturedName, again: Iterable[Binding]
 ) -> str | None:
-    """Return why code may use the object after the captured name got a new value.
+    """Return why code may use the object that ``node`` creates after the captured name has got a new value.
 
-    The bindings ``again`` assign the new value. The result is None if the last use of the object is always earlier.
+    The bindings ``again`` assign the new value. The result is None if the last use of the object always comes before
+    these bindings.
     """
     rebound = f"`{captured.name}` is assigned again"
     scope = module.scopes.scope_of(node)
@@ -103,7 +104,10 @@ def _is_loop(node: cst.CSTNode) -> bool:
 
 
 def _direct_definition(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTNode:
-    """Return the definition directly inside ``function`` that contains ``node``; ``node`` without such a definition."""
+    """Return the definition or lambda directly inside ``function`` that contains ``node``.
+
+    If no definition is between ``function`` and ``node``, the result is ``node`` itself.
+    """
     place = node
     for ancestor in module.ancestors(node):
         if ancestor is function:
@@ -132,8 +136,10 @@ def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
 def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
     """Return whether the code ``later`` can run after the code ``place`` in one call of the function.
 
-    The result is False in two cases: ``later`` is in the ``else`` part of an ``if`` whose body contains ``place``, or
-    the block of ``place`` ends with ``return``. Inside a loop or ``try``, the result is True.
+    If ``place`` is inside a loop or ``try``, the result is True. Otherwise, the result is False in two cases:
+
+    * ``later`` is in the ``else`` part of an ``if`` whose body contains ``place``.
+    * A block that contains ``place``, but not ``later``, ends with ``return``.
     """
     around = set(module.ancestors(later))
     unclear = (cst.For, cst.While, cst.Try, cst.TryStar)

@@ -9,7 +9,7 @@ from functools import lru_cache
 from chirp_migrate.analysis.dataflow.function_flow import find_class_mutation_on_lines, object_of_class_expression
 from chirp_migrate.syntax.module import UnparsableModule
 from chirp_migrate.syntax.outline import Outline
-from chirp_migrate.syntax.project import Project, answered_once
+from chirp_migrate.syntax.project import Project, cached_until_text_changes
 
 _CLASS_OF = re.compile(r"\btype\b|\b__class__\b|\b__func__\b")
 _CLASS_WORDS = ("type", "__class__", "__func__")
@@ -21,7 +21,7 @@ _SHOWS = frozenset(
 _EQUAL_ATTRIBUTES = frozenset({"__name__", "__module__", "__doc__"})
 
 
-@answered_once
+@cached_until_text_changes
 def find_class_used_as_value(project: Project) -> str | None:
     """Return the first place (``path:line``) that uses the class of an object, ``type(x)``, as a value, such as a key.
 
@@ -37,11 +37,12 @@ def find_class_used_as_value(project: Project) -> str | None:
     return None
 
 
-@answered_once
+@cached_until_text_changes
 def find_class_mutation(project: Project) -> str | None:
-    """Return a place (``path:line``) that may set an attribute on an object's class, or read ``__qualname__`` of it.
+    """Return a place (``path:line``) that may set an attribute on the class of an object, as in ``type(x).count = 0``.
 
-    The result is None if there is no such place.
+    Code that may read ``__qualname__`` of the class of an object counts, too. The result is None if there is no such
+    place.
     """
     lines = {}
     for path, text in project.matching(_CLASS_OF, *_CLASS_WORDS):
@@ -55,9 +56,10 @@ def find_class_mutation(project: Project) -> str | None:
 
 @lru_cache(maxsize=1024)
 def _class_values(text: str) -> tuple[tuple[int, bool], ...]:
-    """Return each line that uses the class of an object as a value, with a flag.
+    """Return the number of each line that uses the class of an object as a value, with a flag.
 
     The flag is True if the line names the object, as in ``type(x)``, and False if not, as in ``map(type, objects)``.
+    In a text that is not Python, every line with a word such as ``type`` counts, with the flag False.
     """
     try:
         outline = Outline("", text)
@@ -141,7 +143,7 @@ def _is_own_class(node: ast.expr, outline: Outline) -> bool:
 
 
 def _is_named(node: ast.expr) -> bool:
-    """Return whether an expression may be the name of a class, or a list of such names."""
+    """Return whether an expression is a name such as ``Birds`` or ``data.Birds``, or a tuple, list or set of names."""
     if isinstance(node, ast.Tuple | ast.List | ast.Set):
         return all(map(_is_named, node.elts))
     return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and node.attr != "__class__")

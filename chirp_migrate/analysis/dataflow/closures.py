@@ -16,9 +16,11 @@ from chirp_migrate.syntax.scopes import Binding, BindingKind, Scope
 class CapturedName:
     """A captured name: a variable of an enclosing function that inner code reads.
 
+    A variable of an enclosing class body or comprehension counts, too.
+
     Attributes:
         name: the name.
-        scope: the scope of the enclosing function that binds the variable.
+        scope: the enclosing scope that binds the variable.
         bindings: all places that bind the variable.
         reads: the places in the inner code that read the variable.
     """
@@ -35,10 +37,10 @@ class CapturedName:
 
 
 def captured_names(module: Module, *parts: cst.CSTNode) -> dict[str, CapturedName]:
-    """Return the captured names in ``parts``, in order of first use.
+    """Return the captured names that the nodes ``parts`` read, in order of first use.
 
-    A captured name is a variable of a function, class or comprehension around ``parts``. To find the captured names of
-    a function, pass the function's body. Pass the parameter defaults of the function in a separate call, because Python
+    A captured name is a variable of a function, class or comprehension around a part. To find the captured names of a
+    function, pass the function's body. Pass the parameter defaults of the function in a separate call, because Python
     evaluates the defaults outside the function.
     """
     found: dict[str, CapturedName] = {}
@@ -61,13 +63,16 @@ def variable_reads(module: Module, name: str, scope: Scope) -> list[cst.Name]:
 
 
 def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]:
-    """Return every place where ``name`` refers to the variable of ``scope``, such as reads and assignments."""
+    """Return every place, such as a read or an assignment, where ``name`` refers to the variable of ``scope``.
+
+    Places in inner functions count, too.
+    """
     variables = (one for one in module.named(name) if name_role(module, one) is not NameRole.LABEL)
     owners = ((variable, module.scopes.lookup(name, variable)) for variable in variables)
     return [one for one, owner in owners if owner is not None and owner[0] is scope]
 
 
-def original_nodes(module: Module, nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
+def nodes_of_original_tree(module: Module, nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
     """Return the given nodes, with child nodes in place of each node that is not in the module's syntax tree.
 
     The function ``block_statements`` creates such nodes for blocks on the line of their header, as in
@@ -80,7 +85,7 @@ def original_nodes(module: Module, nodes: Sequence[cst.CSTNode]) -> list[cst.CST
 
 def variable_uses(module: Module, code: Sequence[cst.CSTNode], name: str) -> list[cst.Name]:
     """Return the places in ``code`` where ``name`` refers to a variable."""
-    within = set(original_nodes(module, code))
+    within = set(nodes_of_original_tree(module, code))
     return [
         one
         for one in module.named(name)

@@ -1,4 +1,7 @@
-"""Find side effects of code. A rewrite may read a dataset before a loop if the body of the loop has no side effects."""
+"""Find side effects of code.
+
+For example, a rewrite may read all samples of a dataset before a loop only if the body of the loop has no side effects.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,9 @@ def first_side_effect(
     allow_libraries: bool = False,
     is_container: Callable[[cst.CSTNode], bool] = lambda node: False,
 ) -> str | None:
-    """Return the source of the first part of an expression that may have side effects; ``None`` without such a part.
+    """Return the source of the first part of an expression that may have side effects, such as ``print(…)``.
+
+    The result is ``None`` if no part has side effects.
 
     Args:
         module: the module that contains the expression.

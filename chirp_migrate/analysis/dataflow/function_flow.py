@@ -1,8 +1,9 @@
 """Find code that may behave differently after a rewrite, because the rewrite replaces a function by another object.
 
 The search follows the function through variables, attributes, containers, arguments of functions of the project, and
-results. Attributes are identified by name only. A function of another package is assumed to call the function that it
-receives, or to store the function in an attribute with the name of the keyword.
+results. Attributes are identified by name only. Code may also pass the function to a function of another package, as in
+``library.run(callback=function)``. The search then assumes that ``run`` only calls ``function``, or stores ``function``
+in an attribute ``callback``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import TypeGuard
 import libcst as cst
 
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
-from chirp_migrate.syntax.outline import last_name, parameter_defaults
+from chirp_migrate.syntax.outline import last_part_of_name, parameter_defaults
 from chirp_migrate.syntax.project import Project
 
 
@@ -86,16 +87,22 @@ _CLASS_AND_METHOD_MAKERS = frozenset({"make_dataclass", "new_class", "MethodType
 def find_function_uses(
     module: Module, project: Project, node: cst.FunctionDef | cst.Lambda
 ) -> dict[FunctionUseKind, str]:
-    """Return each kind of use that code of the project may make of a function, with a place (``path:line``)."""
+    """Return how code of the project may use a function, other than by a call.
+
+    The result maps each kind of use that occurs to one place (``path:line``).
+    """
     return _FunctionSearch(project, _names_in_file(module.path, module.text)).run(module, node)
 
 
 def find_class_mutation_on_lines(project: Project, lines: Mapping[str, Collection[int]]) -> str | None:
     """Return a place (``path:line``) where code may set attributes on a class, or read ``__qualname__`` of a class.
 
+    The search only follows the classes that code on ``lines`` uses. The result is None if there is no such place.
+
     Args:
         project: the project whose files are searched.
-        lines: for each file, the lines that use the class of an object as a value.
+        lines: for each file, the numbers of the lines that use the class of an object as a value, as in
+            ``kind = type(x)``.
     """
     return _FunctionSearch(project).find_class_mutation_from(lines)
 
@@ -104,8 +111,13 @@ def find_class_mutation_on_lines(project: Project, lines: Mapping[str, Collectio
 class _CalledFunction:
     """The parameters of a function or class that code calls.
 
-    ``positional`` contains the parameters in order, ``named`` maps names to parameters, and ``rest`` contains the
-    parameters ``*args`` and ``**kwargs``.
+    Attributes:
+        positional: the parameters that receive positional arguments, in order, without ``self``.
+        named: the parameters that receive keyword arguments, by name.
+        rest: the parameters ``*args`` and ``**kwargs``, if the function has them.
+        is_cached: whether a call may use an argument as a key, as a function with ``lru_cache`` does.
+        dispatches: whether a call reads the class of an argument, as a function with ``singledispatch`` does.
+        is_method: whether the function is a method with a parameter such as ``self``.
     """
 
     positional: tuple[_Holder, ...]
@@ -173,13 +185,16 @@ class _FileNames:
                 self.binds[scope].add(name)
                 self.definitions[name].append(node)
             case ast.Call(func=called):
-                self.calls[last_name(called)].append(node)
-                if last_name(called) in ("getattr", "attrgetter"):
+                self.calls[last_part_of_name(called)].append(node)
+                if last_part_of_name(called) in ("getattr", "attrgetter"):
                     for one in node.args:
                         if isinstance(one, ast.Constant) and isinstance(one.value, str):
                             self.reads[one.value].append(node)
             case ast.Subscript(slice=ast.Constant(value=str(name)), value=mapping):
-                if last_name(mapping) == "__dict__" or last_name(getattr(mapping, "func", mapping)) == "vars":
+                if (
+                    last_part_of_name(mapping) == "__dict__"
+                    or last_part_of_name(getattr(mapping, "func", mapping)) == "vars"
+                ):
                     self.reads[name].append(node)
 
     def holder(self, name: str, node: ast.AST) -> _Holder:
@@ -213,7 +228,7 @@ class _FileNames:
         if not isinstance(node, ast.Name) or node.id != "self":
             return False
         owner = self.owner(node)
-        return owner is not None and all(last_name(base) != "type" for base in owner.bases)
+        return owner is not None and all(last_part_of_name(base) != "type" for base in owner.bases)
 
 
 def _outside_parts(node: ast.AST) -> list[ast.AST]:
@@ -330,7 +345,7 @@ class _FunctionSearch:
                     self._add_holders(file.holder(one.asname, one))
 
     def _follow_expression(self, file: _FileNames, node: ast.AST) -> None:
-        """Follow the function from an expression, which is or contains the function, to the surrounding code."""
+        """Follow the function to the code around an expression whose value is or contains the function."""
         if node in self._followed:
             return
         self._followed.add(node)
@@ -445,12 +460,15 @@ class _FunctionSearch:
                 self._add_setter_parameters("__setitem__")
 
     def _add_setter_parameters(self, *methods: str) -> None:
-        """Record that assignments pass the function to methods of the project, such as ``__setattr__``."""
+        """Follow the function into the parameter for the value of methods of the project such as ``__setattr__``.
+
+        Python calls such a method for an assignment such as ``x.a = function``.
+        """
         for one in (found for method in methods for found in self._definitions(method)):
             self._add_holders(*one.positional[1:2])
 
     def _add_container_holder(self, file: _FileNames, container: ast.AST) -> None:
-        """Record that a container holds the function."""
+        """Follow the function into the variable or attribute with a container, to which code adds the function."""
         while isinstance(container, ast.Subscript):
             container = container.value
         match container:
@@ -460,7 +478,7 @@ class _FunctionSearch:
                 self._add_holders(("", name))
                 if name == "__dict__" and self._may_be_class(file, container.value):
                     self._record_use(FunctionUseKind.METHOD, file, container)
-            case ast.Call(func=called) if last_name(called) in ("vars", "globals", "locals"):
+            case ast.Call(func=called) if last_part_of_name(called) in ("vars", "globals", "locals"):
                 self._record_use(FunctionUseKind.LOST, file, container)
 
     def _follow_return(self, file: _FileNames, statement: ast.AST) -> None:
@@ -479,7 +497,7 @@ class _FunctionSearch:
 
     def _follow_argument(self, file: _FileNames, call: ast.Call, node: ast.AST, keyword: str = "") -> None:
         """Follow the function from an argument of a call."""
-        name = last_name(call.func)
+        name = last_part_of_name(call.func)
         place = call.args.index(node) if node in call.args else 0
         is_first = not keyword and place == 0
         if _is_type_call(call.func) and not isinstance(call.func.args[0], ast.Name):
@@ -528,7 +546,7 @@ class _FunctionSearch:
 
     def _pass_to_callee(self, file: _FileNames, call: ast.Call, called: ast.expr, place: int) -> None:
         """Follow the function into a parameter of ``called``, as in the call ``partial(called, function)``."""
-        callee = last_name(called)
+        callee = last_part_of_name(called)
         if callee in _HASHING_FUNCTIONS or callee in _HASHING_METHODS:
             self._record_use(FunctionUseKind.KEY, file, call)
         elif callee == "type":
@@ -539,14 +557,18 @@ class _FunctionSearch:
             self._add_holders(*(one.positional[place : place + 1] or one.rest))
 
     def _callees(self, file: _FileNames, called: ast.expr) -> list[_CalledFunction]:
-        """Return the possible definitions of a called expression: functions and classes of the project, or a lambda."""
-        return [_definition(file, called)] if isinstance(called, ast.Lambda) else self._definitions(last_name(called))
+        """Return the functions and classes of the project, or the lambda, that a called expression may refer to."""
+        return (
+            [_definition(file, called)]
+            if isinstance(called, ast.Lambda)
+            else self._definitions(last_part_of_name(called))
+        )
 
     def _pass_argument(self, file: _FileNames, call: ast.Call, name: str, place: int, keyword: str) -> None:
         owner = file.owner(call)
         names = [name]
         if name == "__init__" and owner is not None:
-            names = [last_name(base.value if isinstance(base, ast.Subscript) else base) for base in owner.bases]
+            names = [last_part_of_name(base.value if isinstance(base, ast.Subscript) else base) for base in owner.bases]
             is_explicit = isinstance(call.func, ast.Attribute) and not isinstance(call.func.value, ast.Call)
             place = place - 1 if is_explicit else place
         elif owner is not None and (name in ("cls", "__class__") or _is_type_call(call.func)):
@@ -602,18 +624,21 @@ class _FunctionSearch:
                 named: dict[str, _Holder] = {one: ("", one) for one in fields}
                 yield _CalledFunction(tuple(named.values()), named, (), is_cached=_may_be_key(node))
             for base in node.bases if not made else ():
-                yield from self._definitions(last_name(base.value if isinstance(base, ast.Subscript) else base))
+                yield from self._definitions(last_part_of_name(base.value if isinstance(base, ast.Subscript) else base))
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield _definition(file, node)
             for decorator in node.decorator_list:
                 called = decorator.func if isinstance(decorator, ast.Call) else decorator
-                for other in self._names_in_files(last_name(called)):
-                    for one in other.definitions.get(last_name(called), ()):
+                for other in self._names_in_files(last_part_of_name(called)):
+                    for one in other.definitions.get(last_part_of_name(called), ()):
                         inner = (part for part in ast.walk(one) if part is not one)
                         yield from (_definition(other, part) for part in inner if isinstance(part, ast.FunctionDef))
 
     def _are_known_classes(self, file: _FileNames, asked: ast.AST) -> bool:
-        """Return whether an expression consists of names of classes to which the project assigns no other value."""
+        """Return whether an expression, such as the second argument of ``isinstance``, only names known classes.
+
+        A class is known if no code of the project assigns another value to its name.
+        """
         match asked:
             case ast.Tuple(elts=elements):
                 return all(self._are_known_classes(file, one) for one in elements)
@@ -634,7 +659,7 @@ class _FunctionSearch:
             case ast.Name(id="cls") | ast.Attribute(attr="__class__" | "__mro__" | "__bases__"):
                 return True
             case ast.Call(func=called):
-                return last_name(called) in ("type", "mro", "getmro", "__subclasses__") or any(
+                return last_part_of_name(called) in ("type", "mro", "getmro", "__subclasses__") or any(
                     self._may_be_class(file, one, depth) for one in owner.args
                 )
             case ast.Name(id=name) | ast.Attribute(attr=name) if name.lstrip("_")[:1].isupper():
@@ -712,7 +737,7 @@ def _element_target(iterable: ast.AST, target: ast.AST) -> ast.AST:
     loop, the result is the whole target.
     """
     match iterable, target:
-        case ast.Call(func=called), ast.Tuple(elts=[_, element]) if last_name(called) in ("items", "enumerate"):
+        case ast.Call(func=called), ast.Tuple(elts=[_, element]) if last_part_of_name(called) in ("items", "enumerate"):
             return element
     return target
 
@@ -730,26 +755,26 @@ def _is_field(statement: ast.AST) -> bool:
 
 
 def _may_be_key(node: ast.ClassDef) -> bool:
-    """Return whether Python computes the hash of a class's objects from their fields."""
+    """Return whether Python hashes the objects of a class by their fields, as for a frozen dataclass or NamedTuple."""
     options = {one.arg for decorator in node.decorator_list for one in getattr(decorator, "keywords", ())}
-    bases = {last_name(base) for base in node.bases}
+    bases = {last_part_of_name(base) for base in node.bases}
     return "NamedTuple" in bases or not options.isdisjoint(("frozen", "unsafe_hash"))
 
 
 def _is_type_call(called: ast.AST) -> TypeGuard[ast.Call]:
-    return isinstance(called, ast.Call) and last_name(called.func) == "type" and len(called.args) == 1
+    return isinstance(called, ast.Call) and last_part_of_name(called.func) == "type" and len(called.args) == 1
 
 
 def _definition(file: _FileNames, function: _Function) -> _CalledFunction:
     given = function.args
     positional = [one.arg for one in (*given.posonlyargs, *given.args)]
     written = [] if isinstance(function, ast.Lambda) else function.decorator_list
-    is_static = any(last_name(one) == "staticmethod" for one in written) or isinstance(function, ast.Lambda)
+    is_static = any(last_part_of_name(one) == "staticmethod" for one in written) or isinstance(function, ast.Lambda)
     is_method = isinstance(file.scopes[function], ast.ClassDef) and not is_static
     positional = positional[is_method:]
     names = [one.arg for one in (*given.args, *given.kwonlyargs)]
     rest = [one.arg for one in (given.vararg, given.kwarg) if one is not None]
-    decorators = {last_name(one.func if isinstance(one, ast.Call) else one) for one in written}
+    decorators = {last_part_of_name(one.func if isinstance(one, ast.Call) else one) for one in written}
     return _CalledFunction(
         tuple(file.variable(function, one) for one in positional),
         {one: file.variable(function, one) for one in names},
@@ -761,17 +786,19 @@ def _definition(file: _FileNames, function: _Function) -> _CalledFunction:
 
 
 def _cached_variables(file: _FileNames, name: str) -> Iterable[_CalledFunction]:
-    """Return a definition for a variable to which code assigns a cached function, or a function such as ``id``.
+    """Return how calls of a variable use their arguments; an empty list if the file assigns no value to ``name``.
 
-    A call of such a variable may use an argument as a key, or read the identity of the argument. The result is empty
-    for any other variable.
+    If the value is a function with a cache, as in ``load = lru_cache(read)``, or a function such as ``id``, a call uses
+    its argument as a key. If the value is ``type``, a call reads the class of its argument.
     """
     assigned = (one for one in file.scopes if isinstance(one, ast.Assign)) if name in file.stored else ()
     for node in assigned:
-        if any(last_name(one) == name for one in node.targets):
+        if any(last_part_of_name(one) == name for one in node.targets):
             is_cached = (
-                any(last_name(one) in _CACHES for one in ast.walk(node.value))
-                or last_name(node.value) in _HASHING_FUNCTIONS | _HASHING_METHODS
+                any(last_part_of_name(one) in _CACHES for one in ast.walk(node.value))
+                or last_part_of_name(node.value) in _HASHING_FUNCTIONS | _HASHING_METHODS
             )
-            return [_CalledFunction((), {}, (), is_cached=is_cached, dispatches=last_name(node.value) == "type")]
+            return [
+                _CalledFunction((), {}, (), is_cached=is_cached, dispatches=last_part_of_name(node.value) == "type")
+            ]
     return []

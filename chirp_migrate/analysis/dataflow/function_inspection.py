@@ -62,7 +62,11 @@ def _reads(tree: ast.AST, attributes: Collection[str]) -> Iterator[int]:
 
 
 def _is_class(node: ast.expr, classes: Collection[str]) -> bool:
-    """Return whether an expression may be a class: a call such as ``type(…)``, or a name that is typical of classes."""
+    """Return whether an expression may be a class.
+
+    An expression may be a class if it is a call such as ``type(…)``, the name of one of ``classes``, or any other name
+    that is typical of classes.
+    """
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):
             return name in classes or name == "__class__" or _CLASS.fullmatch(name) is not None

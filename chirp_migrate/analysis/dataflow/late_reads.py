@@ -50,14 +50,17 @@ def _may_read_late(
 
 
 def _delays_body(function: cst.CSTNode) -> bool:
-    """Return whether a call of a function only creates a generator or coroutine, and does not yet run the body."""
+    """Return whether a call of a function only creates a generator or coroutine, and does not yet run the body.
+
+    A generator method ``__iter__`` does not count.
+    """
     is_iter = isinstance(function, cst.FunctionDef) and function.name.value == "__iter__"
     is_async = isinstance(function, cst.FunctionDef) and function.asynchronous is not None
     return is_async or (bool(find_nodes_in_scope(function, cst.Yield)) and not is_iter)
 
 
 def _is_consumed_at_once(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Return whether only the surrounding call uses a generator or function, as in ``sorted(x, key=function)``."""
+    """Return whether only the surrounding call uses a generator or lambda, as in ``sorted(x, key=lambda y: y[0])``."""
     argument = module.parents[node]
     call = module.parents[argument]
     if not isinstance(argument, cst.Arg) or not isinstance(call, cst.Call):

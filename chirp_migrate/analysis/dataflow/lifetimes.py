@@ -151,8 +151,8 @@ class _UseAnalysis:
             object ends the analysis with :class:`UntraceableLifetime`.
         in_order: whether each use must be in a later statement than the creation of the object. False permits uses in
             any order, as for the parameters of a called function.
-        of_function: whether the object is a function. Code then reads attributes such as ``sampler`` from a loader that
-            contains the function, and not from the function.
+        of_function: whether the object is a function. A function has no attributes such as ``sampler``. So code that
+            reads such an attribute reads it from a loader that contains the function, and the analysis can continue.
         depth: number of function calls that the analysis has followed into called functions so far.
     """
 
@@ -209,8 +209,8 @@ class _UseAnalysis:
     def last_use_of_variable(self, name: cst.Name, made: cst.CSTNode) -> int:
         """Return the offset at which the last use of a variable's value ends; ``made`` assigns or defines the value.
 
-        Each use must be in a later statement of the same block, so that the program always creates the value before the
-        use.
+        With ``in_order`` (see the class), each use must be in a later statement of the same block. Then the program
+        always creates the value before the use.
         """
         module, scope = self._module, self._module.scopes.scope_of(name)
         line = enclosing_statement(module, made)
@@ -254,7 +254,7 @@ class _UseAnalysis:
         return module.span(call)[1]
 
     def _does_not_keep(self, argument: cst.Arg, call: cst.Call) -> bool:
-        """Return whether a call provably calls a function of the project that does not keep ``argument``."""
+        """Return whether a call provably calls a function of the project that keeps no reference to ``argument``."""
         names = resolve_node(self._project, self._module, call.func)
         found = find_function(self._project, next(iter(names))) if len(names) == 1 else None
         if found is None or self._depth == _CALLS_LIMIT:

@@ -49,7 +49,7 @@ def _is_assigned_first(module: Module, read: cst.CSTNode, name: str, loop: tuple
 
 
 def _assignments(module: Module, name: str) -> dict[cst.CSTNode, list[cst.CSTNode]]:
-    """Return the statements that assign to ``name``, for each block of code."""
+    """Return the statements that assign to ``name``, grouped by the block that directly contains them."""
     found: dict[cst.CSTNode, list[cst.CSTNode]] = {}
     for node in module.named(name):
         parent = module.parents[node]

@@ -81,7 +81,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Name(Value):
-    """The value of a variable."""
+    """The value of a variable before the evaluated code runs, such as a parameter."""
 
     text: str
 
@@ -164,8 +164,8 @@ class CodePath:
     """One path through code: its result, and the operations on the path.
 
     Attributes:
-        truths: maps each value that the path tests to True or False. For the test ``x is not None``, the value is
-            ``x``.
+        truths: for each value that the path tests, whether the value is true on this path. For the tests ``x is None``
+            and ``x is not None``, the entry of ``x`` is whether ``x`` is not None.
         names: the values of all names at the end of the path, by name.
         value: the result of the path.
         tests: the conditions on the path, such as ``x is not None``.
@@ -246,9 +246,9 @@ class Evaluator:
 
     Args:
         source: function that returns the source text of a node, for values that are not modelled.
-        inline: function that returns the definition of a called function, such as a method of the same class. The
-            evaluator then evaluates the body of this function instead of the call. None means that the evaluator does
-            not evaluate the body.
+        inline: function that returns the definition of a called function, such as a method of the same class, or None.
+            The evaluator evaluates the body of this definition instead of the call. If the function returns None, the
+            value of the call is a :class:`Call`. By default, no body is evaluated.
     """
 
     def __init__(self, source: Callable[[cst.CSTNode], str], inline: Inline | None = None) -> None:

@@ -13,10 +13,15 @@ import libcst as cst
 
 from chirp_migrate.analysis.known_names import qualified_base_names
 from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
-from chirp_migrate.syntax.name_resolution import find_star_meanings, import_table, is_project_class, locate_import
+from chirp_migrate.syntax.name_resolution import (
+    find_names_from_star_imports,
+    import_table,
+    is_project_class,
+    locate_import,
+)
 from chirp_migrate.syntax.name_uses import find_aliases, find_subclasses, is_patched, is_variable_read
 from chirp_migrate.syntax.patched_names import modules_with_assignment, variables_of_literals
-from chirp_migrate.syntax.project import Project, answered_once
+from chirp_migrate.syntax.project import Project, cached_until_text_changes
 from chirp_migrate.syntax.scopes import Binding
 
 
@@ -29,7 +34,7 @@ def _has_subclass(project: Project, class_name: str) -> bool:
     ]
     names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
     made = rf"\btype\((?:(?!\btype\()[^)])*,\s*\((?:(?!,\s*\(|\btype\()[^)])*{names}"
-    return bool(find_subclasses(project, *titles, parameters=True)) or project.search(made, *titles)
+    return bool(find_subclasses(project, *titles, type_arguments=True)) or project.search(made, *titles)
 
 
 def is_passed_as_keyword(project: Project, parameter: str) -> bool:
@@ -132,9 +137,9 @@ _SETTINGS = re.compile(r"(.*\.)?(args|opts?|options|namespace|\w*(config|cfg|par
 def may_set_computed_attributes(module: Module, project: Project, class_definition: cst.ClassDef) -> bool:
     """Return whether any file of the project may set attributes with computed names on objects of a class.
 
-    Code in the class that sets such attributes on ``self`` counts. If the class has bases or subclasses in the project,
-    code in every class counts. Code that sets such attributes on any other object counts, too, unless the name of the
-    object is typical of arguments, settings or models.
+    An example is ``setattr(self, name, value)``. Code in the class that sets such attributes on ``self`` counts. If the
+    class has bases or subclasses in the project, code in every class counts. Code that sets such attributes on any
+    other object counts, too, unless the name of the object is typical of arguments, settings or models.
     """
     title = None if has_bases_or_subclasses(module, project, class_definition) else class_definition.name.value
     return any(
@@ -143,7 +148,7 @@ def may_set_computed_attributes(module: Module, project: Project, class_definiti
     )
 
 
-@answered_once
+@cached_until_text_changes
 def _set_by_computed_names(project: Project) -> list[tuple[str, str | None]]:
     """Return each object on which code sets attributes with computed names, and the class that contains the code."""
     return [
@@ -400,8 +405,8 @@ def _outside_assignments(attribute: str) -> re.Pattern[str]:
     )
 
 
-@answered_once
-def may_be_assigned_outside(project: Project, attribute: str) -> bool:
+@cached_until_text_changes
+def may_be_assigned_outside_class(project: Project, attribute: str) -> bool:
     """Return whether any code may assign to ``attribute`` of any object but ``self``.
 
     An annotation in front of a default does not count, as in ``loader: torch.utils.data.DataLoader = None``.
@@ -437,7 +442,7 @@ def may_be_patched_elsewhere(module: Module, project: Project, dotted_name: str)
     owner, first, last = module.name.rpartition(".")[2], dotted_name.partition(".")[0], dotted_name.rpartition(".")[2]
     return (
         is_patched(project, owner, first)
-        or may_be_assigned_outside(project, last)
+        or may_be_assigned_outside_class(project, last)
         or (first != last and _is_assigned_in(project, owner, first))
     )
 
@@ -462,7 +467,7 @@ def may_be_set_by_called_function(project: Project, name: str) -> bool:
 def _mentions_name(project: Project, text: str, name: str) -> bool:
     """Return whether code contains the name as a keyword or string.
 
-    Literals in variables that no code reads do not count.
+    A string in a literal does not count if the literal is assigned to a variable that no code reads.
     """
     variables = variables_of_literals(_tree(text))
     return any(
@@ -492,7 +497,9 @@ def import_always_binds_same_object(module: Module, project: Project, qualified:
     """Return whether an import of ``qualified`` in ``module`` binds the same object at any time of the run."""
     qualified = module.absolute(qualified)
     owner, _, last = qualified.rpartition(".")
-    is_set = owner and (is_patched(project, owner.rpartition(".")[2], last) or may_be_assigned_outside(project, last))
+    is_set = owner and (
+        is_patched(project, owner.rpartition(".")[2], last) or may_be_assigned_outside_class(project, last)
+    )
     if is_set or project.search(_REPLACES_MODULES, "modules"):
         return False
     return all(
@@ -501,7 +508,10 @@ def import_always_binds_same_object(module: Module, project: Project, qualified:
 
 
 def _is_bound_once(project: Project, path: str, name: str) -> bool:
-    """Return whether exactly one statement of the module at ``path`` binds a top-level name, during the import."""
+    """Return whether exactly one statement of the module at ``path`` binds a top-level name.
+
+    The result is False if this statement is in a function, or if the module may set its names by ``globals()``.
+    """
     try:
         home = project.module(path)
     except UnparsableModule:
@@ -543,7 +553,7 @@ def new_name_may_clash(module: Module, project: Project, name: str) -> bool:
         return True
     if module.scopes.stars and not name.startswith("_"):
         return True
-    return bool(find_star_meanings(project, module, name))
+    return bool(find_names_from_star_imports(project, module, name))
 
 
 def is_dotted_name_bound_once(
@@ -553,9 +563,16 @@ def is_dotted_name_bound_once(
 
     The result is True if two conditions hold:
 
-    * Only one statement assigns the first name of ``dotted_name``. The statement is at the top level of the module,
-      above ``offset``.
+    * Only one statement binds the first name of ``dotted_name``. The statement is at the top level of the module, above
+      ``offset``.
     * No code assigns to ``dotted_name``.
+
+    Args:
+        module: the module.
+        project: the project that contains the module.
+        dotted_name: a name of the module, or an attribute of such a name, such as ``np.mean``.
+        bindings: all bindings of the first name of ``dotted_name``.
+        offset: offset in the text of the module at which the name must be bound.
     """
     top = module.top_level_statement(bindings[0].node)
     once = len(bindings) == 1 and (top is bindings[0].node or isinstance(top, cst.SimpleStatementLine))

@@ -1,7 +1,8 @@
 """Find the next step in the flow of an expression's value.
 
 For the value of ``x`` in ``f(x)``, the next step is :class:`CallArgument`. Analyses trace a value by several steps. All
-analyses, such as those of loaders and of functions, use the same steps, but each analysis decides what a step means.
+analyses, such as those of loaders and of functions, use the same steps. After each step, the analysis decides whether
+and where the trace continues.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ class ConditionalOperand:
 
 @dataclass(frozen=True)
 class ContainerElement:
-    """The value becomes an element of the literal container ``display``; a starred value adds its own elements."""
+    """The value becomes an element of the literal container ``display``.
+
+    For a starred value, as in ``[*x]``, the elements of the value become elements of the container.
+    """
 
     element: cst.Element | cst.StarredElement
     display: cst.CSTNode
@@ -68,7 +72,7 @@ class BaseClass:
 
 @dataclass(frozen=True)
 class CalledValue:
-    """The value is called."""
+    """Code calls the value, as in ``x()``."""
 
     call: cst.Call
 

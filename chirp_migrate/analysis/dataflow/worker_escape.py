@@ -38,7 +38,7 @@ from chirp_migrate.analysis.known_names import (
 )
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.name_resolution import find_parameter_names, resolve_ast_node, resolve_node
-from chirp_migrate.syntax.outline import Outline, last_name
+from chirp_migrate.syntax.outline import Outline, last_part_of_name
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import is_name
 
@@ -157,9 +157,10 @@ class WorkerPurposeFinder:
         return None
 
     def _is_about_data(self, call: cst.Call, called: set[str]) -> bool:
-        """Return whether the names of a called function show that the function is about data.
+        """Return whether the name of a called function contains a word such as ``dataset`` or ``augment``.
 
-        This check excludes functions that have a parameter ``transform``, but pass nothing to workers.
+        The name of a dataset class also counts. Other functions may have a parameter ``transform``, but pass nothing to
+        workers.
         """
         names = {*called, self._module.source(call.func)}
         return any(_DATA.search(name) or inherits_from(self._project, name, DATASET) for name in names)
@@ -245,7 +246,11 @@ class WorkerPurposeFinder:
         return name if self._first_purpose(variable_reads(self._module, name, scope)) is not None else None
 
     def _purpose_of_result(self, statement: cst.Return, value: cst.CSTNode) -> str | None:
-        """Return the purpose of a function's result, which follows from the function's name or calls."""
+        """Return the purpose of ``value``, which ``statement`` returns from a function.
+
+        The purpose follows from the name of the function, such as ``make_collate``, or from the code that calls the
+        function.
+        """
         module = self._module
         maker = module.enclosing_function(statement)
         if maker is None:
@@ -275,7 +280,10 @@ class WorkerPurposeFinder:
         )
 
     def _purpose_of_captured(self, node: cst.CSTNode) -> str | None:
-        """Return the purpose of a captured name, whose value escapes together with the capturing function."""
+        """Return the purpose of a captured name.
+
+        Workers need the value of the name if they need the lambda, function or class that captures the name.
+        """
         if not isinstance(node, cst.Name):
             return None
         owner = self._module.scopes.lookup(node.value, node)
@@ -332,17 +340,17 @@ def _may_have_purpose(outline: Outline, project: Project) -> bool:
     stored = {
         *(one.arg for one in outline.find(ast.keyword)),
         *(one.attr for one in outline.find(ast.Attribute) if isinstance(one.ctx, ast.Store)),
-        *(last_name(one.target) for one in outline.find(ast.AnnAssign)),
+        *(last_part_of_name(one.target) for one in outline.find(ast.AnnAssign)),
         *(one.value for one in outline.find(ast.Constant) if isinstance(one.value, str)),
     }
     parameters = {one.arg for one in outline.find(ast.arg)}
     makers = {one.name for one in outline.functions}
-    returned = {last_name(one.value) for one in outline.find(ast.Return) if one.value is not None}
+    returned = {last_part_of_name(one.value) for one in outline.find(ast.Return) if one.value is not None}
     called = [one.func for one in outline.find(ast.Call)]
     if (
         not (_KEYWORDS.isdisjoint(stored) and _LOADER_KEYWORDS.isdisjoint(parameters))
         or any(_LOADER_WORDS.search(name) or "transform" in name for name in makers | returned)
-        or not _TRANSFORM_HOLDERS.isdisjoint(map(last_name, called))
+        or not _TRANSFORM_HOLDERS.isdisjoint(map(last_part_of_name, called))
         or any(_is_called_elsewhere(project, name) for name in makers)
     ):
         return True

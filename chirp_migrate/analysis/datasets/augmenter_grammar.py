@@ -19,7 +19,8 @@ def methods_of(class_source: str) -> dict[str, ast.FunctionDef]:
     """Return the methods of a class by name.
 
     Raises:
-        UnknownAugmentation: the class contains other statements, or two methods with the same name.
+        UnknownAugmentation: the class contains a statement that is neither a method nor a docstring, or two methods
+            with the same name.
     """
     tree = ast.parse(class_source).body[0]
     assert isinstance(tree, ast.ClassDef)
@@ -83,7 +84,7 @@ class ExpressionNormalizer(ast.NodeTransformer):
     """Normalise expressions, so that equivalent expressions have the same text.
 
     The operands of a sum or product, and the two arguments of ``min`` and ``max``, are sorted. ``a < b`` becomes ``b >
-    a``. If the result of a condition is known, True or False replaces the condition.
+    a``. True or False replaces a condition with a known result, such as ``3 == 2``.
 
     Args:
         names: maps names to the expressions that replace these names.

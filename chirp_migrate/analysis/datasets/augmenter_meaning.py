@@ -1,4 +1,4 @@
-"""Check from its source whether a class augments with the same distribution as a transform of ``chirpid_patch``.
+"""Check whether a class augments with the same distribution as a transform of ``chirpid_patch``, by the class's source.
 
 The checks accept a few forms of code and refuse all other code. Names of variables are arbitrary, sizes may be stored
 in variables, and a separate method may apply a mask. The gate, an ``if`` that decides at random whether to augment the
@@ -45,15 +45,16 @@ _Names = dict[str, ast.expr]
 
 
 class _RaisesError(Exception):
-    """Raised if the checked class itself raises an error for every sample with the present number of axes."""
+    """Raised if the class under check raises an error for each sample with the number of axes under check."""
 
 
 def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
     """Return the arguments with which the decorator ``masks_spectrograms`` describes the masks of the class.
 
     With probability 1 - p, the class returns the sample unchanged. With probability p, the class returns a clone in
-    which ``mask_value`` overwrites some ranges of each axis. The width of a range is uniform in 0..min(parameter,
-    size). The start of a range is uniform over all positions at which the range fits.
+    which ``mask_value`` overwrites some ranges of each axis. The width of a range is uniform in 0..min(largest width,
+    size of the axis). The largest width is ``time_mask_param`` or ``freq_mask_param``. The start of a range is uniform
+    over all positions at which the range fits.
 
     Raises:
         UnknownAugmentation: the class may augment in another way. The message is the reason.
@@ -110,8 +111,8 @@ def _equal_expressions(ndim: int) -> _Names:
 class _MaskGrammar:
     """Check the code of a class that masks parts of samples with ``ndim`` axes.
 
-    The check reads the code outside the loops in order. The check traces variables with sizes, conditions on the number
-    of axes, and a first axis that the code adds to samples with two axes and later removes.
+    The check reads the statements outside the loops over masks in order. The check records which variables are sizes,
+    arrays or truth values, and a first axis that the code adds to samples with two axes and later removes.
     """
 
     def __init__(self, methods: Mapping[str, ast.FunctionDef], images: bool, ndim: int) -> None:
@@ -137,7 +138,11 @@ class _MaskGrammar:
         return ast.unparse(self._replace_terms(node, names))
 
     def check(self, function: ast.FunctionDef) -> bool:
-        """Return whether a method leaves short axes unmasked (see :func:`_masking_arguments`)."""
+        """Check a method, and return whether the method leaves short axes unmasked (see :func:`_masking_arguments`).
+
+        Raises:
+            UnknownAugmentation: the class may augment in another way.
+        """
         x, body = sample_parameter_and_body(function)
         before, work, left = split_at_random_condition(body)
         self._names[x] = self._sample
@@ -156,7 +161,10 @@ class _MaskGrammar:
         return bool(self._guarded)
 
     def _trace(self, statements: Sequence[ast.stmt]) -> bool:
-        """Trace statements outside the loops, and return whether they end with a ``return``."""
+        """Check statements that are in no loop over masks, and return whether they end with a ``return``.
+
+        The method also checks the loops over masks that it finds in the statements, and records values of variables.
+        """
         for statement in statements:
             match statement:
                 case ast.Return():
@@ -179,9 +187,13 @@ class _MaskGrammar:
         return False
 
     def _trace_assignment(self, statement: ast.stmt, names: _Names) -> None:
-        """Trace an assignment of a size.
+        """Record the value that a statement assigns to a variable.
 
-        Outside of loops, also trace assignments of arrays and of tests of the number of axes.
+        The value must be a size. In statements outside of loops, the value may also be an array, a number of axes, or
+        True or False.
+
+        Raises:
+            UnknownAugmentation: the statement assigns any other value, or is no assignment.
         """
         for target, value in target_value_pairs(statement):
             if isinstance(target, ast.Tuple):
@@ -198,10 +210,10 @@ class _MaskGrammar:
             self._set_meaning(target.id, meaning, statement, names)
 
     def _trace_copy(self, text: str) -> ast.expr | None:
-        """Return the copy that an expression creates, or None.
+        """Return the copy of the sample that an expression creates; None if the expression creates no copy.
 
         Raises:
-            UnknownAugmentation: the expression creates the second copy of the sample.
+            UnknownAugmentation: the code has already created a copy of the sample.
         """
         copy = self._copied.get(text)
         self._copies += copy is not None
@@ -222,7 +234,7 @@ class _MaskGrammar:
         names[name] = meaning
 
     def _trace_unpacking(self, target: ast.Tuple, value: ast.expr, statement: ast.stmt, names: _Names) -> None:
-        """Trace an assignment from a shape, such as ``*_, rows, columns = x.shape`` or ``rows, columns = x.shape``.
+        """Record the sizes that a statement such as ``*_, rows, columns = x.shape`` assigns to variables.
 
         For samples with two axes, ``x.shape[:2]`` counts as ``x.shape``.
         """
@@ -270,7 +282,11 @@ class _MaskGrammar:
         return name in self._methods and name != "forward" and not name.startswith("__")
 
     def _check_mask(self, steps: Sequence[ast.stmt], names: _Names, count: str, conditions: frozenset[str]) -> None:
-        """Check the statements of one mask: sizes, an optional ``if``, a width, a start, and the assignment."""
+        """Check the statements that apply one mask.
+
+        The statements may first assign sizes to variables. Then they must assign a random width and a random start to
+        variables, and ``mask_value`` to a range of the copy. An ``if`` may enclose these last statements.
+        """
         parameter, axis = _AXES[count]
         steps = list(steps)
         while len(steps) > 1 and not _is_random_call(steps[0]):
@@ -311,7 +327,11 @@ class _MaskGrammar:
         return places
 
     def _trace_random_number(self, statement: ast.stmt, names: _Names) -> tuple[str, str]:
-        """Return the variable and the source of the upper end of ``variable = random.randint(0, end)``."""
+        """Return the variable, and the source of ``end``, from a statement ``variable = random.randint(0, end)``.
+
+        Raises:
+            UnknownAugmentation: the statement has another form.
+        """
         match target_value_pairs(statement):
             case [(ast.Name(id=name), ast.Call(func=function, args=[low, high]) as drawn)] if ast.unparse(
                 function

@@ -24,7 +24,10 @@ _SCOPES = (cst.FunctionDef, cst.ClassDef, cst.Lambda, cst.Module)
 
 
 def has_only_collecting_statements(statements: Sequence[cst.CSTNode]) -> bool:
-    """Return whether statements only assign, count and append to objects of any kind."""
+    """Return whether all statements are assignments, ``+=``, ``pass`` or calls such as ``labels.append(y)``.
+
+    An ``if`` counts, too, if all statements in the ``if`` have these forms.
+    """
     return all(map(_is_collecting, statements))
 
 
@@ -37,7 +40,10 @@ def _is_collecting(statement: cst.CSTNode) -> bool:
 
 
 def _target_and_values(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], list[cst.BaseExpression]] | None:
-    """Return the targets and values of an assignment, or the container and value of an ``append``; else ``None``."""
+    """Return the targets and the values of an assignment, or the container and the value of a call such as ``append``.
+
+    The result is ``None`` for any other statement.
+    """
     match small:
         case cst.Assign():
             return [target.target for target in small.targets], [small.value]
@@ -50,12 +56,12 @@ def _target_and_values(small: cst.CSTNode) -> tuple[list[cst.BaseExpression], li
     return None
 
 
-def why_early_reading_noticeable(
+def why_early_reading_is_noticeable(
     module: Module, loop: cst.For, statements: Sequence[cst.CSTNode], expressions: Iterable[cst.CSTNode]
 ) -> str | None:
-    """Return why the program may notice that all samples are read before the first iteration of ``loop``.
+    """Return why the program may behave differently if all samples are read before the first iteration of ``loop``.
 
-    The result is ``None`` if the program cannot notice the change.
+    The result is ``None`` if the program provably behaves as before.
 
     Args:
         statements: the statements that stay in the body of the loop. Callers have checked these statements with
@@ -128,7 +134,7 @@ def _creates_new_object(module: Module, value: cst.BaseExpression) -> bool:
 
 
 def _handler_problem(module: Module, loop: cst.For) -> str | None:
-    """Return why code around the loop may continue after an error with the items collected so far; else None."""
+    """Return why code around the loop may use the items collected so far after an error in the loop; else None."""
     for ancestor in module.ancestors(loop):
         if isinstance(ancestor, _SCOPES):
             return None

@@ -1,4 +1,7 @@
-"""Find random generators of datasets whose copies have the same state in every worker process."""
+"""Find datasets with a random generator that has the same state in every worker process.
+
+Each worker process gets a copy of the dataset, and with the dataset a copy of the generator.
+"""
 
 from __future__ import annotations
 
@@ -133,9 +136,10 @@ def _always_has_same_state(module: Module, made: cst.Call) -> bool:
 
 
 def _uses_generator(state: DatasetClass, use: AttributeUse) -> bool:
-    """Return whether reading a sample uses a generator in an attribute of ``self``.
+    """Return whether the code of ``use``, which names an attribute with a generator, runs when a sample is read.
 
-    The code may call a method of the generator, or pass the generator to a function.
+    The code must call a method of the generator, or pass the generator to a function. Calls that shuffle do not count
+    in an iterable dataset.
     """
     if use.method not in state.sampling_methods:
         return False

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_assigned_outside
+from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_assigned_outside_class
 from chirp_migrate.analysis.datasets.dataset_names import is_dataset_class
 from chirp_migrate.analysis.known_names import ITERABLE_DATASET, qualified_base_names
 from chirp_migrate.syntax.module import Module, walk_code
@@ -145,12 +145,15 @@ class DatasetClass:
     def stored_values(
         self, kind: Callable[[cst.BaseExpression], Kind | None]
     ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-        """Yield attribute, value and kind of the first value in each attribute for which ``kind`` returns a kind.
+        """Yield the attributes in which the constructor stores a value of certain kinds.
 
-        ``kind`` is a function that returns the kind of an expression, such as an open file, or None for any other
-        expression. A value in a container that the attribute stores also counts. The result omits attributes that the
-        constructor later deletes, closes or sets to None. The result also omits attributes that code outside the class
-        sets, for example in a ``worker_init_fn``.
+        Each result contains the name of the attribute, the first such value, and its kind. A value in a container that
+        the attribute stores also counts. The result omits attributes that the constructor also deletes, closes or sets
+        to None. The result also omits attributes that code outside the class sets, for example in a ``worker_init_fn``.
+
+        Args:
+            kind: function that returns the kind of an expression, such as an open file; None for expressions that do
+                not count.
         """
         constructing = [one for one in self.constructor_methods if one.owner is self.node]
         for attribute, uses in self._uses.items():
@@ -163,7 +166,7 @@ class DatasetClass:
                         (one, kind(one)) for one in possible_value_expressions(method.module, method.function, value)
                     )
                     found += [(one, what) for one, what in kinds if what is not None]
-            if found and not self._is_reset(uses) and not may_be_assigned_outside(self.project, attribute):
+            if found and not self._is_reset(uses) and not may_be_assigned_outside_class(self.project, attribute):
                 yield (attribute, *found[0])
 
     def _is_reset(self, uses: list[AttributeUse]) -> bool:
@@ -191,7 +194,15 @@ def dataset_classes(module: Module, project: Project) -> Iterator[DatasetClass]:
 def pickled_attribute_values(
     module: Module, project: Project, classify: Callable[[cst.BaseExpression], Kind | None]
 ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
-    """Yield the :meth:`DatasetClass.stored_values` of dataset classes that do not define their own pickling."""
+    """Yield the :meth:`DatasetClass.stored_values` of the dataset classes in a module.
+
+    Dataset classes that define their own pickling, for example with ``__getstate__``, are omitted.
+
+    Args:
+        module: the module.
+        project: the project that contains the module.
+        classify: function that returns the kind of an expression; None for expressions that do not count.
+    """
     for state in dataset_classes(module, project):
         if not state.defines_pickling:
             yield from state.stored_values(classify)
@@ -203,7 +214,10 @@ def self_parameter_name(method: DatasetMethod) -> str:
 
 
 def value_assigned_to(module: Module, node: cst.CSTNode) -> cst.BaseExpression | None:
-    """Return the value that is assigned to the target ``node``; ``None`` if ``node`` is not a single target."""
+    """Return the value that a statement assigns to ``node``.
+
+    The result is ``None`` if ``node`` is not a target, or is only a part of a target such as ``a, b``.
+    """
     parent = module.parents[node]
     if isinstance(parent, cst.AnnAssign):
         return parent.value if parent.target is node else None

@@ -111,7 +111,7 @@ def find_declaring_decorator(
     """Return the decorator that fits the class ``node``, or the reason why no decorator fits.
 
     The result is ``None`` for a class that is not a dataset of a known kind.
-    ``chirp_migrate.rules.chp002_dataset_class`` describes the conditions.
+    ``chirp_migrate.rules.chp002_dataset_class`` describes the conditions under which a decorator fits.
 
     Args:
         module: the module that defines the class.
@@ -205,7 +205,8 @@ class _DeclaredReader:
 
         The result is None if there is no such name.
 
-        The value is known for a local variable, and for a name that provably refers to a known object of a library.
+        The value is known for a local variable, and for a name that provably refers to ``torch`` or to an object whose
+        qualified name is in ``more``.
         """
         read = {"__getitem__", *self._calls, *(self._held[name] for name in self._called_held)}
         unclear = (self._unclear_name(self._methods[method], _CLEAR | more) for method in sorted(read))

@@ -175,9 +175,14 @@ def _match_imaging(value: Value) -> AugmentedImages | None:
 
 
 def _value_before_steps(value: Value, steps: Mapping[str, str], first: Value | None = None) -> tuple[Value, list[str]]:
-    """Return the value before the known steps of ``value``, and the names of the steps in order.
+    """Return the value from which a chain of steps computes ``value``, and the names of the steps in order.
 
-    If ``first`` is given, the search for earlier values ends at this value.
+    For example, the steps of ``x.float().unsqueeze(0)`` are ``float`` and ``axis``, and the value before them is ``x``.
+
+    Args:
+        value: the result of the last step.
+        steps: the names of the known steps, by their code with ``_`` as the operand. The chain ends at unknown code.
+        first: a value at which the chain ends, even if a known step computes this value. By default, no such value.
     """
     taken: list[str] = []
     gap = Name("_")

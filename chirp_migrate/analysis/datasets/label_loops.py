@@ -12,7 +12,7 @@ from chirp_migrate.analysis.dataflow.read_outside import is_read_outside_loop
 from chirp_migrate.analysis.dataflow.symbolic import block_statements
 from chirp_migrate.analysis.datasets.collecting_loops import (
     has_only_collecting_statements,
-    why_early_reading_noticeable,
+    why_early_reading_is_noticeable,
 )
 from chirp_migrate.analysis.datasets.label_scan import (
     IsDataset,
@@ -83,7 +83,7 @@ def match_label_loop(module: Module, project: Project, is_dataset: IsDataset, no
     early = [scan.dataset, scan.iterable, *([scan.index] if scan.index is not None else [])]
     problem = (
         scan.problem
-        or why_early_reading_noticeable(module, node, statements, early)
+        or why_early_reading_is_noticeable(module, node, statements, early)
         or (
             None
             if scan.opening
@@ -121,7 +121,10 @@ def _why_read_is_conditional(module: Module, scan: ScannedSamples, node: cst.CST
 
 
 def _why_order_matters(module: Module, project: Project, scan: ScannedSamples, node: cst.CSTNode) -> str | None:
-    """Return why the value of another expression may change if the rewritten code reads the sample first; else None."""
+    """Return why it matters that the rewritten code reads the sample before it evaluates other expressions; else None.
+
+    For example, in ``f(x) + dataset[i][1]``, the call of ``f`` might return another value after the sample is read.
+    """
     for read in scan.reads if scan.index is not None else ():
         inner = read
         around = takewhile(lambda one: one is not node, module.ancestors(read))

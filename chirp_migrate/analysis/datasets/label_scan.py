@@ -17,7 +17,7 @@ from itertools import takewhile
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.closures import original_nodes, variable_uses
+from chirp_migrate.analysis.dataflow.closures import nodes_of_original_tree, variable_uses
 from chirp_migrate.analysis.dataflow.effects import first_side_effect, has_await_yield_walrus, side_effect_message
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_assigned_later, may_be_patched_elsewhere
 from chirp_migrate.syntax.module import Module
@@ -128,7 +128,7 @@ def _base_of_second_item(node: cst.CSTNode) -> cst.BaseExpression | None:
 
 
 def _labels_of(module: Module, code: Sequence[cst.CSTNode], sample: str) -> list[cst.CSTNode]:
-    """Return the expressions in ``code`` that read ``[1]`` of the variable called ``sample``."""
+    """Return the expressions ``x[1]`` in ``code``, where ``x`` is the variable called ``sample``."""
     around = [(use, module.parents[use]) for use in variable_uses(module, code, sample)]
     return [
         parent
@@ -151,7 +151,7 @@ def _indexed_samples(
     module: Module, is_dataset: IsDataset, code: Sequence[cst.CSTNode], name: str
 ) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression, cst.BaseExpression]]:
     """Yield each ``dataset[index]`` in ``code`` whose index contains ``name``, with dataset and index."""
-    above = {module.parents[part] for part in original_nodes(module, code)}
+    above = {module.parents[part] for part in nodes_of_original_tree(module, code)}
     holding: dict[cst.CSTNode, None] = {}
     for use in variable_uses(module, code, name):
         holding |= dict.fromkeys(reversed(list(takewhile(lambda node: node not in above, module.ancestors(use)))))

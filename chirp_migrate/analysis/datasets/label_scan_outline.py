@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from chirp_migrate.analysis.datasets.dataset_names import DATASET_NAME
 from chirp_migrate.analysis.known_names import may_name_dataset
-from chirp_migrate.syntax.outline import Outline, last_name
+from chirp_migrate.syntax.outline import Outline, last_part_of_name
 from chirp_migrate.syntax.project import Project
 
 #: Words that may show that a variable is a dataset. In a text without these words, only the name of the variable can
@@ -22,17 +22,20 @@ _FACTS = re.compile(r"Dataset|Subset|random_split|DataLoader|create_\w*loader|to
 _Loop = ast.For | ast.comprehension
 
 
-def may_show_dataset_type(text: str, project: Project) -> bool:
-    """Return whether a text may show that a variable is a dataset by anything except the name of the variable."""
+def contains_dataset_words(text: str, project: Project) -> bool:
+    """Return whether a text contains words from which the analysis may infer that a variable is a dataset.
+
+    Words that are only typical names of datasets do not count.
+    """
     return _FACTS.search(text) is not None or may_name_dataset(text, project)
 
 
 def may_scan_labels(outline: Outline, project: Project) -> bool:
     """Return whether a module may contain a loop or comprehension that only uses the labels of a dataset."""
-    facts = may_show_dataset_type(outline.text, project)
+    facts = contains_dataset_words(outline.text, project)
 
     def dataset(node: ast.expr) -> bool:
-        name = last_name(node)
+        name = last_part_of_name(node)
         return bool(name) and (facts or DATASET_NAME.fullmatch(name) is not None)
 
     if any(_may_only_collect(loop.body) and _is_scan(loop, loop.body, dataset) for loop in outline.find(ast.For)):
@@ -48,7 +51,10 @@ def may_scan_labels(outline: Outline, project: Project) -> bool:
 
 
 def _may_only_collect(statements: Sequence[ast.stmt]) -> bool:
-    """Return whether statements may only assign, count and append."""
+    """Return whether ``has_only_collecting_statements`` may accept statements.
+
+    The function accepts assignments, ``+=``, ``pass`` and calls such as ``labels.append(y)``.
+    """
     for one in statements:
         match one:
             case ast.Assign() | ast.AugAssign() | ast.Pass() | ast.Expr(value=ast.Call(func=ast.Attribute(), args=[_])):
@@ -68,7 +74,7 @@ def _is_scan(loop: _Loop, code: Sequence[ast.AST], dataset: Callable[[ast.expr],
     sources = [loop.iter, *(loop.iter.args if isinstance(loop.iter, ast.Call) else ()), *(one.value for one in items)]
     pairs = [node.elts for node in ast.walk(loop.target) if isinstance(node, ast.Tuple | ast.List)]
     return any(map(dataset, sources)) and (
-        any(len(pair) == 2 and last_name(pair[0]) not in read for pair in pairs)
+        any(len(pair) == 2 and last_part_of_name(pair[0]) not in read for pair in pairs)
         or any(isinstance(one.slice, ast.Constant) and one.slice.value == 1 for one in items)
         or any(isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple | ast.List) for node in inside)
     )

@@ -59,7 +59,8 @@ def replacement_for_lambda(module: Module, project: Project, node: cst.Lambda) -
 def has_same_meaning_at_definition(module: Module, project: Project, node: cst.Lambda) -> bool:
     """Return whether names in a lambda refer to the same objects when the lambda is defined and when it is called.
 
-    Captured names (variables of enclosing functions) do not count, because callers check captured names.
+    Captured names (variables of enclosing functions) do not count, because callers check captured names. The result is
+    False for a lambda in the body of a class, and if code of the project may pass a parameter of the lambda by keyword.
     """
     if isinstance(module.scopes.scope_of(node).node, cst.ClassDef):
         return False
@@ -72,7 +73,8 @@ def has_same_meaning_at_definition(module: Module, project: Project, node: cst.L
 def _is_bound_once(module: Module, project: Project, node: cst.Lambda, name: str, use: cst.Name) -> bool:
     """Return whether a module-level name is assigned exactly once, above the lambda.
 
-    The result is True for built-in names, and for local variables, which callers check.
+    For a name that occurs as ``name.attribute``, no code may assign to the attribute either. The result is True for
+    built-in names, and for local variables, which callers check.
     """
     owner = module.scopes.lookup(name, use)
     if owner is None or not isinstance(owner[0].node, cst.Module):

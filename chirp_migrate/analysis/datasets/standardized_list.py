@@ -142,10 +142,11 @@ def _is_unpacked(body: Sequence[cst.CSTNode]) -> bool:
 
 
 def _has_stable_value(module: Module, node: cst.CSTNode, name: str) -> bool:
-    """Return whether a name has a value at ``node`` that no code can change while a sample is read.
+    """Return whether a name always has a value at ``node``, and only code of the name's own scope assigns to the name.
 
-    The result is False for a name of a class body, because comprehensions cannot see such a name. For code in a
-    function, a name of the module counts as bound if the module always binds the name.
+    Then reading a sample cannot change the value. The result is False for a name of a class body, because
+    comprehensions cannot see such a name. Code in a function may also use a module-level name that is assigned below
+    the function, if the module always assigns the name.
     """
     owner = module.scopes.lookup(name, node)
     if owner is None or isinstance(owner[0].node, cst.ClassDef):

@@ -1,4 +1,7 @@
-"""Infer the semantics of a dataset whose class ``type(name, bases, members)`` creates, from lambdas in ``members``."""
+"""Infer the semantics of a dataset class that a call ``type(name, bases, members)`` creates.
+
+The methods of the class are lambdas in the dictionary ``members``.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from chirp_migrate.syntax.module import Module
 
 
 def match_dataset_type_call(module: Module, type_call: cst.Call, member_dict: cst.Dict) -> AugmentedSamples | None:
-    """Return the semantics of a dataset class from its members; ``None`` if ``chirpid_patch`` has no equal class.
+    """Return how a dataset class augments samples; ``None`` if ``chirpid_patch`` has no class with the same semantics.
 
     Args:
         module: the module that contains the call.
@@ -71,7 +74,7 @@ def _paths_of(module: Module, node: cst.Call, function: cst.Lambda, *arguments: 
 
 
 def _evaluator(module: Module, node: cst.CSTNode) -> Evaluator:
-    """Return an evaluator that also evaluates the bodies of called functions from the scope of ``node``."""
+    """Return an evaluator that also evaluates the bodies of called functions that the scope of ``node`` defines."""
     around = module.scopes.scope_of(node)
 
     def inline(function: Value) -> cst.FunctionDef | None:

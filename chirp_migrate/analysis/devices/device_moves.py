@@ -29,7 +29,7 @@ _MOVE = re.compile(rf"\.{GAP}(to|cuda){CALL}|\bdevice\s*\)")
 
 @lru_cache(maxsize=8)
 def may_move_to_device(text: str) -> bool:
-    """Return whether a module may move an object to a device, judged by a search of its text."""
+    """Return whether the text of a module contains code that may move an object to a device, such as ``.to(``."""
     return _MOVE.search(text) is not None
 
 

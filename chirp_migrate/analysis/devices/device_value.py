@@ -25,9 +25,11 @@ class DeviceValue:
     """The possible values of an expression that may be a device.
 
     Attributes:
-        kinds: the device types of the possible values, such as ``cuda`` and ``cpu``, without device numbers.
-        spelled: the device types of the possible values that are literals.
-        is_called: whether another possible value has a name that is typical of devices, or is a device number.
+        kinds: the device types of all possible values that are known, such as ``cuda`` and ``cpu``, without device
+            numbers.
+        spelled: the device types of the possible values that are literals. For a variable, the set is empty unless the
+            code assigns only literals.
+        is_called: whether a possible value is a device number, or a variable with a name that is typical of devices.
     """
 
     kinds: frozenset[str] = frozenset()
@@ -38,7 +40,10 @@ class DeviceValue:
         return DeviceValue(self.kinds | other.kinds, self.spelled | other.spelled, self.is_called or other.is_called)
 
     def may_be(self, kinds: re.Pattern[str] = ACCELERATOR) -> bool:
-        """Return whether the value may be a device of one of the types ``kinds``; False if the value is not known."""
+        """Return whether the value may be a device of one of the types ``kinds``.
+
+        The literals and the name of the variable decide. Without a literal or a typical name, the result is False.
+        """
         return self.is_called or any(kinds.match(one) for one in self.spelled)
 
 

@@ -11,7 +11,7 @@ from chirp_migrate.analysis.known_names import NN_MODULE, inherits_from
 from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
 from chirp_migrate.syntax.name_resolution import resolve_ast_node
 from chirp_migrate.syntax.outline import Outline
-from chirp_migrate.syntax.project import Project, answered_once
+from chirp_migrate.syntax.project import Project, cached_until_text_changes
 
 _MOVES = ("to", "cuda")
 _GETTERS = ("__getattr__", "__getattribute__")
@@ -35,7 +35,10 @@ def why_to_may_lack_non_blocking(project: Project) -> str | None:
 
 
 def find_mps_device(project: Project) -> str | None:
-    """Return a place (``path:line``) that names Apple's device ``mps``. A metric called "mps" does not count."""
+    """Return a place (``path:line``) that names Apple's device ``mps``; None without such a place.
+
+    A metric called "mps" does not count.
+    """
     for path, text in project.matching(re.compile(r"\bmps\b"), "mps"):
         line = _line_of_mps(text)
         if line is not None:
@@ -43,9 +46,12 @@ def find_mps_device(project: Project) -> str | None:
     return None
 
 
-@answered_once
+@cached_until_text_changes
 def find_transfer_argument_inspection(project: Project) -> str | None:
-    """Return a place (``path:line``) that inspects arguments of calls of ``to`` or ``cuda``; None without such code."""
+    """Return a place (``path:line``) that inspects the arguments of calls of ``to`` or ``cuda``, as mocks in tests do.
+
+    The result is None without such code.
+    """
     for path, text in project.matching(_OBSERVED, *_MOVES):
         found = _OBSERVED.search(text)
         assert found is not None
@@ -54,9 +60,9 @@ def find_transfer_argument_inspection(project: Project) -> str | None:
 
 
 def _is_model(project: Project, path: str, text: str, owner: str) -> bool:
-    """Return whether the class ``owner`` of a file is a model.
+    """Return whether the class ``owner`` of a file inherits from ``torch.nn.Module``.
 
-    A ``to`` of a model does not count, because no batch is a model.
+    The ``to`` of such a class is no reason against non-blocking copies of batches, because no batch is a model.
     """
     outline = Outline(path, text)
     classes = (node for node in outline.find(ast.ClassDef) if node.name == owner)

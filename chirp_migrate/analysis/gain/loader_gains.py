@@ -212,8 +212,8 @@ class LoaderGains:
         Args:
             module: the module that creates the object.
             offset: offset of the code that creates the object; for a definition, offset of the defined name.
-            reads_batches: whether the rewrite also lets loaders that contain the object read whole batches. If so, this
-                counts as a gain even without workers.
+            reads_batches: whether loaders that contain the object can read whole batches because of the rewrite.
+                Batched reading is a gain even without workers.
         """
         nodes = module.once(self._code_of_objects).get(offset, ())
         holders = _relevant_loaders(module.path, (one for node in nodes for one in self._holders[module.path][node]))
@@ -266,9 +266,9 @@ class LoaderGains:
         return self.gain_of_class(path, name)
 
     def _builds_no_batches(self, loader: LoaderObject) -> bool:
-        """Return whether a loader reads no whole batches.
+        """Return whether a loader reads no whole batches after the migration.
 
-        The reason is a custom ``collate_fn``, or the gain *nothing* of the loader.
+        This is the case if the loader has a ``collate_fn`` that is not PyTorch's, or has the gain *nothing*.
         """
         collations = loader.arguments.get("collate_fn", ())
         is_own = bool(collations) and all(map(self._custom_collation, collations))
@@ -277,8 +277,8 @@ class LoaderGains:
     def gain_of_stored_class(self, path: str) -> Gain:
         """Return the gain of rewriting ``DataLoader`` where a file does not call the class, as in ``cls = DataLoader``.
 
-        A file that stores ``DataLoader`` in a variable may build a loader with that variable. The result is the gain of
-        this loader if its samples can be read in batches.
+        A file that stores ``DataLoader`` in a variable may build loaders with that variable. If samples of such a
+        loader can be read in batches, the result is the gain of this loader. Otherwise, the gain is *nothing*.
         """
         places = (CreationPlace(path, node) for node in self._loaders.get(path, ()))
         gains = (self._gain_of_place(one, moves=False) for one in places if self._may_call_variable(one))
@@ -381,7 +381,7 @@ class LoaderGains:
         return self._index_by_offset(module, self._loaders)
 
     def _code_of_objects(self, module: Module) -> dict[int, list[ast.AST]]:
-        """Return the code in a module that creates objects in loaders, by offsets in the current text."""
+        """Return the code in a module that creates unpicklable objects in loaders, by offsets in the current text."""
         return self._index_by_offset(module, self._holders)
 
     def _index_by_offset(
@@ -393,7 +393,10 @@ class LoaderGains:
         return found
 
     def _gain_of_place(self, place: CreationPlace, *, moves: bool = True) -> Gain:
-        """Return the gain of the loader call at a place, from a cache."""
+        """Return the gain of the loader call at a place, cached.
+
+        ``moves`` is True if the migration makes all objects in the loader picklable.
+        """
         key = place, moves
         if key not in self._known:
             self._known[key] = self._gain_of_loaders(self._loaders[place.path][place.node], moves=moves)
@@ -482,7 +485,7 @@ class LoaderGains:
         return given[0].id in {one.id for one in names} - _parameters(function)
 
     def _custom_collation(self, collation: AbstractObject) -> _Collation | None:
-        """Return the function or class of a `collate_fn` that is not PyTorch's; None for a `collate_fn` of PyTorch.
+        """Return the function or class of a `collate_fn` that provably is not PyTorch's; else None.
 
         The result is also None for a lambda, because a rewrite may replace the lambda by a function of
         ``chirpid_patch``.
@@ -659,9 +662,9 @@ class LoaderGains:
 
 
 def _relevant_loaders(path: str, loaders: Iterable[LoaderObject]) -> list[LoaderObject]:
-    """Return the loaders that matter for the code of a file.
+    """Return those of ``loaders`` that matter for the code of the file at ``path``.
 
-    Loaders in tests matter only for code in tests.
+    For a test file, these are all loaders. For any other file, loaders that a test file builds are omitted.
     """
     return [one for one in loaders if is_test_file(path) or not is_test_file(one.place.path)]
 

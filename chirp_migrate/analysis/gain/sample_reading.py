@@ -35,8 +35,8 @@ from chirp_migrate.analysis.objects.abstract_objects import (
 from chirp_migrate.analysis.objects.libraries import MAKES_ROWS, is_numeric_array
 from chirp_migrate.plans.plan import INDEXED_ONE_BY_ONE
 from chirp_migrate.syntax.module import Module
-from chirp_migrate.syntax.outline import last_name
-from chirp_migrate.syntax.project import Project, answered_once
+from chirp_migrate.syntax.outline import last_part_of_name
+from chirp_migrate.syntax.project import Project, cached_until_text_changes
 
 _DEPTH = 8
 _TORCH = "torch.utils.data."
@@ -76,7 +76,7 @@ class DatasetReading:
         why: the reason for the mode, for messages; "" without a reason.
         place: the code to which ``why`` refers; None without such code.
         creating_calls: the calls that create the dataset and the datasets inside it.
-        in_memory: whether batches are provably gathered from tensors.
+        in_memory: whether all samples are provably in tensors or arrays in memory.
     """
 
     mode: SampleReadingMode
@@ -92,7 +92,7 @@ _UNKNOWN = DatasetReading(SampleReadingMode.UNKNOWN)
 def possible_dataset_readings(
     project: Project, value: Iterable[AbstractObject], depth: int = 0
 ) -> list[DatasetReading]:
-    """Return how each possible dataset in ``value`` is read; the object None is not a dataset."""
+    """Return how each possible dataset in ``value`` is read; None in ``value`` does not count as a dataset."""
     things = [one for one in value if getattr(one, "value", one) is not None]
     return [_reading(project, thing, depth) for thing in things] or [_UNKNOWN]
 
@@ -192,17 +192,18 @@ def _reading_of_class(project: Project, instance: Instance, cls: ClassObject, de
 
 
 def dataset_reading_of_instance(project: Project, instance: Instance, cls: ClassObject) -> DatasetReading:
-    """Return how samples of a class with a ``__getitem__`` are read.
+    """Return how the samples of ``instance`` are read, if ``cls`` is the class that defines ``__getitem__``.
 
-    Samples of a declared dataset (a class with a decorator of ``chirpid_patch``) are read at once.
+    The class ``cls`` is the class of ``instance``, or one of its bases. Samples of a declared dataset (a class with a
+    decorator of ``chirpid_patch``) are read in whole batches.
     """
     node = cls.place.node
     if not isinstance(node, ast.ClassDef):
         return _UNKNOWN  # rule CHP005 (`type()` with lambdas) may turn the class into a declared dataset
     for one in node.decorator_list:
-        if isinstance(one, ast.Call) and last_name(one.func) in DECORATORS:
+        if isinstance(one, ast.Call) and last_part_of_name(one.func) in DECORATORS:
             return _declared_reading(
-                instance, cls, last_name(one.func), [ast.unparse(argument) for argument in one.args]
+                instance, cls, last_part_of_name(one.func), [ast.unparse(argument) for argument in one.args]
             )
     if cls.may_be_replaced:
         return _UNKNOWN
@@ -236,7 +237,7 @@ class _MayBecomeDeclared:
     """
 
 
-@answered_once
+@cached_until_text_changes
 def _declaration(
     project: Project, place: CreationPlace, is_local: bool
 ) -> DeclaringDecorator | type[_MayBecomeDeclared] | None:
@@ -259,9 +260,9 @@ def _declaration(
 def _captured_if_changed(
     module: Module, project: Project, definition: cst.ClassDef
 ) -> dict[str, Sequence[cst.Name]] | None:
-    """Return the captured variables of a local class if rule CHP006 (local dataset classes) would change the class.
+    """Return the captured variables of a local class if rule CHP006 (local dataset classes) has to change the class.
 
-    The result is None if the rule could move the class to the top level of the module without any change.
+    The result is None if the rule can move the class to the top level of the module without any change.
     """
     bases = [base.value for base in definition.bases]
     captured: dict[str, Sequence[cst.Name]] = {
@@ -271,7 +272,10 @@ def _captured_if_changed(
 
 
 def _declared_reading(instance: Instance, cls: ClassObject, decorator: str, arguments: Sequence[str]) -> DatasetReading:
-    """Return how samples of an object of a declared class are read; unknown for an object of a subclass."""
+    """Return how samples of an object of the declared class ``cls`` are read; unknown for an object of a subclass.
+
+    ``decorator`` is the decorator that declares the samples, and ``arguments`` are the sources of its arguments.
+    """
     if instance.cls is not cls:
         return _UNKNOWN
     if decorator == "lists_samples":

@@ -35,7 +35,9 @@ _OWN_GET = (
 
 
 def config_expression(module: Module, project: Project, node: cst.CSTNode) -> str | None:
-    """Return the source of a configuration that code at ``node`` can read, such as ``self.config``; else None.
+    """Return the source of a configuration that code at ``node`` can read, such as ``self.config``.
+
+    The result is None if the analysis finds no such configuration.
 
     The configuration must provably be a mapping that exists at ``node``. The proof is a call ``config.get('key')``,
     which always runs before ``node`` in the same function or in ``__init__``. The call may pass a number, None, True or
@@ -106,7 +108,10 @@ def _get_calls(module: Module, function: cst.FunctionDef) -> list[cst.Call]:
 
 
 def _is_get_call(call: cst.Call, mapping: str) -> bool:
-    """Return whether a call is ``mapping.get('key')`` or ``mapping.get('key', number)``."""
+    """Return whether a call is ``mapping.get('key')`` or ``mapping.get('key', default)``.
+
+    The default must be a number, None, True or False.
+    """
     if dotted_source(call.func) != f"{mapping}.get" or any(argument.keyword is not None for argument in call.args):
         return False
     match [argument.value for argument in call.args]:

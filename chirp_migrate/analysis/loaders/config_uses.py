@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
 from chirp_migrate.syntax.module import UnparsableModule
-from chirp_migrate.syntax.outline import Outline, last_name
+from chirp_migrate.syntax.outline import Outline, last_part_of_name
 from chirp_migrate.syntax.project import Project
 
 _NAME = re.compile(r"\w*config", re.IGNORECASE)
@@ -43,11 +43,12 @@ _SAVING = frozenset({"save", "dump", "dumps"})
 
 
 def first_use_of_whole_config(project: Project) -> str | None:
-    """Return the first code in the project that uses all keys of a configuration, such as ``print(config)``; else None.
+    """Return the first code in the project that may use all keys of a configuration, such as ``print(config)``.
 
-    A configuration is a variable or attribute whose name ends in ``config``. Some uses do not count: code may read one
-    key of a configuration, and may copy, test or merge the configuration. Code may also assign a configuration to
-    another name that ends in ``config``, or pass the configuration to a parameter with such a name.
+    The result is None if the project has no such code. A configuration is a variable or attribute whose name ends in
+    ``config``. Some uses do not count: code may read one key of a configuration, and may copy, test or merge the
+    configuration. Code may also assign a configuration to another name that ends in ``config``, or pass the
+    configuration to a parameter with such a name.
     """
     outlines = []
     for _, text in (*project.matching(_LOWER), *project.matching(_UPPER)):
@@ -130,7 +131,10 @@ def _is_dictionary(name: str, outline: Outline) -> bool:
 
 
 def _exposes_all_variables(node: ast.AST, outline: Outline) -> bool:
-    """Return whether code reads all variables at once, or declares a configuration as a field of a class."""
+    """Return whether code may read all variables at once, as ``locals()`` does.
+
+    A declaration of a configuration as a field of a class, as in ``config: dict``, counts, too.
+    """
     match node:
         case ast.Call(func=ast.Name(id=name)):
             return name in _READING_VARIABLES
@@ -140,10 +144,14 @@ def _exposes_all_variables(node: ast.AST, outline: Outline) -> bool:
 
 
 def _definitions(outline: Outline) -> Iterator[tuple[str, list[str]]]:
-    """Yield the name of each function, method and class, with the names of its parameters after ``self``."""
+    """Yield the name of each function, method and class, with the names of the parameters after ``self``.
+
+    The parameters of a class are those of its ``__init__``. A function with an unknown decorator has no parameters in
+    the result, because the decorator may print the arguments.
+    """
     for function in outline.functions:
         called = (one.func if isinstance(one, ast.Call) else one for one in function.decorator_list)
-        if any(last_name(one) not in _PLAIN_DECORATORS for one in called):
+        if any(last_part_of_name(one) not in _PLAIN_DECORATORS for one in called):
             yield function.name, []  # the decorator may print the arguments
             continue
         names = [one.arg for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs)]
@@ -174,7 +182,10 @@ def _find_whole_use(
     known: Mapping[str, list[list[str]]],
     libraries: Collection[str],
 ) -> ast.AST | None:
-    """Return the code around the configuration ``node`` that uses all keys; ``None`` if code only reads single keys."""
+    """Return the code around ``node``, which reads a configuration, if this code uses all keys, as ``print`` does.
+
+    The result is ``None`` for the uses that do not count (see :func:`first_use_of_whole_config`).
+    """
     parent = parents[node]
     match parent:
         case ast.BoolOp() | ast.IfExp():  # config or {}

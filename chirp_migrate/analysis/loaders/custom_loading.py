@@ -113,7 +113,7 @@ class _UnitCode:
         return self._is_iterator and reads and not self._methods.isdisjoint(_USED_BY[kind])
 
     def _passes_sample_to_pool(self, node: cst.CSTNode) -> bool:
-        """Return whether a call passes to a pool code that reads a sample.
+        """Return whether a call passes code to a pool, and this code reads a sample of a dataset.
 
         An example is ``pool.map(dataset.__getitem__, …)``.
         """

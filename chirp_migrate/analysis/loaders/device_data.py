@@ -1,4 +1,4 @@
-"""Find loaders whose samples are on a device already, so that a copy of a batch to the device does nothing."""
+"""Find loaders whose samples are already on a device. A copy of a batch to the device then does nothing."""
 
 from __future__ import annotations
 

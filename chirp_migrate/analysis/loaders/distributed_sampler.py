@@ -33,8 +33,10 @@ class DistributedSampler:
     """A distributed sampler that shuffles.
 
     Attributes:
-        name: an expression that refers to the sampler in the loop.
-        made: the values that code assigns to the variable with the sampler, or to the variable with the loader.
+        name: an expression by which code in the loop can refer to the sampler, such as ``sampler`` or
+            ``loader.sampler``.
+        made: the values that code assigns to the variable with the sampler. For a name such as ``loader.sampler``, the
+            values that code assigns to the variable with the loader.
         guard: name of the sampler's class, for an ``isinstance`` check that the rewrite adds to the loop; "" if no
             check is needed, or if ``name`` is the attribute ``sampler`` of the loader.
         is_known: whether the object provably is a distributed sampler, or a rewrite can add a check with ``isinstance``
@@ -50,7 +52,15 @@ class DistributedSampler:
 def distributed_sampler_of_loader(
     module: Module, project: Project, loader_expression: cst.BaseExpression, loader: LoaderValue, place: cst.CSTNode
 ) -> DistributedSampler | None:
-    """Return the sampler of the loader ``loader_expression``, if it may be a distributed sampler; else None."""
+    """Return the sampler of a loader if the sampler may be a distributed sampler that shuffles; else None.
+
+    Args:
+        module: the module that iterates over the loader.
+        project: the project that contains the module.
+        loader_expression: the expression that refers to the loader.
+        loader: the value of this expression.
+        place: the code at which the result must be able to refer to the sampler, such as the loop.
+    """
     given = ((owner, call_argument(call, _POSITION, "sampler")) for owner, call in loader.calls)
     made = [(owner, value, *_sampler_calls(owner, project, value)) for owner, value in given if value is not None]
     known = [one for one in made if one[2]]

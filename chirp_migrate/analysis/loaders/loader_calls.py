@@ -56,7 +56,7 @@ def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator
         yield LoaderCall(call, role, arguments, len(plain) < len(call.args))
 
 
-def may_pass_by_position(module: Module, parameter: str) -> bool:
+def may_pass_loader_argument_by_position(module: Module, parameter: str) -> bool:
     """Return whether any call in a module may pass a parameter of ``DataLoader`` by position."""
     place = TORCH_POSITIONAL.index(parameter)
     return any(len(call.args) > place and call.args[place].keyword is None for call in module.find(cst.Call))

@@ -59,7 +59,10 @@ def _only_role(roles: set[str | None]) -> str | None:
 
 
 def _role_by_functions(module: Module, call: cst.Call) -> str | None:
-    """Return the role in the name of the innermost enclosing function that shows a role; else ""."""
+    """Return the role of the innermost enclosing function whose name contains a role, such as ``make_train_loader``.
+
+    The result is "" without such a function, and ``None`` if the name contains several roles.
+    """
     if _TESTS.search(module.path) is not None:
         return ""
     functions = (one.name.value for one in module.ancestors(call) if isinstance(one, cst.FunctionDef))
@@ -94,7 +97,10 @@ def _role_of_argument(module: Module, argument: cst.Arg) -> str | None:
 
 
 def _assigned_name(module: Module, call: cst.Call) -> str:
-    """Return the name of the variable, parameter or key that receives the loader from ``call``; "" if nothing does."""
+    """Return the name of the variable, parameter or key that receives the loader from ``call``.
+
+    The result is "" if the code around the call has no such name.
+    """
     for ancestor in module.ancestors(call):
         if isinstance(ancestor, cst.Assign | cst.AnnAssign):
             target = ancestor.targets[0].target if isinstance(ancestor, cst.Assign) else ancestor.target

@@ -27,7 +27,7 @@ from chirp_migrate.analysis.dataflow.value_flow import (
 from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.name_uses import is_imported_elsewhere
-from chirp_migrate.syntax.outline import Outline, last_name
+from chirp_migrate.syntax.outline import Outline, last_part_of_name
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import NameRole, name_role
 
@@ -47,7 +47,7 @@ def uses_names_beyond_imports(outline: Outline, names: Set[str]) -> bool:
     """Return whether a module uses one of the names outside of imports and annotations."""
     if any(alias.asname and alias.name in names for alias in outline.find(ast.alias)):
         return True
-    named = (node for node in outline.find(ast.Name, ast.Attribute) if last_name(node) in names)
+    named = (node for node in outline.find(ast.Name, ast.Attribute) if last_part_of_name(node) in names)
     return any(not _is_annotation(outline, one) for one in named)
 
 
@@ -99,7 +99,8 @@ def use_of_loader_class(module: Module, project: Project, node: cst.Name | cst.A
 def _use_by_step(module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None) -> LoaderClassUse:
     """Return the use of ``DataLoader`` at a mention that is not a call.
 
-    ``step`` describes how the code around the mention uses the class; None if the analysis has no name for this use.
+    ``step`` describes how the code around the mention uses the class; None if no class of ``value_flow`` describes the
+    use.
     """
     match step:
         case BaseClass(definition):

@@ -56,7 +56,7 @@ _DEPTH_LIMIT = 8
 
 @lru_cache(maxsize=8)
 def may_use_loader(text: str) -> bool:
-    """Return whether a module may iterate over a loader, judged by a search of its text."""
+    """Return whether the text of a module contains a word such as ``loader``, so code may iterate over a loader."""
     if "oader" in text or ("dl" in text and _SHORT.search(text) is not None):
         return True
     return "atch" in text and _BATCHES.search(text) is not None
@@ -117,8 +117,8 @@ class LoaderExpressions:
     ) -> LoaderValue | None:
         """Return the loader that is the value of ``node``; None if the value is not a loader.
 
-        If the value is a container, ``part`` is the position of the loader in the container. With ``inside``, the
-        loader may be at any position.
+        With ``part``, the value of ``node`` must be a container with the loader at this position. With ``inside``, the
+        value must be a container with the loader at any position.
         """
         if depth > _DEPTH_LIMIT:
             return None

@@ -50,7 +50,10 @@ class BatchExpressions(LoopNames[Path | None]):
         self._read_body()
 
     def value(self, node: cst.CSTNode) -> Path | None:
-        """Return the place of an unchanged part of the batch, such as ``("x",)``; None for other expressions."""
+        """Return the place in the batch from which an expression takes its unchanged value; None without such a place.
+
+        The place is a path of keys and positions. For ``batch["x"][0]``, the place is ``("'x'", "0")``.
+        """
         match node:
             case cst.Name():
                 return self._named(node)
@@ -61,9 +64,9 @@ class BatchExpressions(LoopNames[Path | None]):
         return None
 
     def why_written_after(self, call: cst.Call, path: Path) -> str | None:
-        """Return why code may change a tensor before the non-blocking copy ``call`` ends; None if the copy is safe.
+        """Return why code may change a tensor before a non-blocking copy of the tensor ends; None if the copy is safe.
 
-        ``path`` is the place of the tensor in the batch.
+        ``call`` makes the copy. ``path`` is the place of the tensor in the batch.
         """
         start, end = self._module.span(call)
         inner = [a for a in self._module.ancestors(call) if isinstance(a, cst.For | cst.While)]
@@ -92,7 +95,7 @@ class BatchExpressions(LoopNames[Path | None]):
         return None
 
     def _paths(self, node: cst.CSTNode, moving: cst.CSTNode) -> Iterator[Path]:
-        """Yield the places in the batch that ``node`` may refer to after the statement ``moving``."""
+        """Yield the places in the batch that ``node`` may refer to, if ``node`` is below the statement ``moving``."""
         if isinstance(node, cst.Subscript):
             yield from ((*one, _index_key(node)) for one in self._paths(node.value, moving))
             return
@@ -109,7 +112,11 @@ class BatchExpressions(LoopNames[Path | None]):
     ) -> Iterator[Path]:
         """Yield the places in the batch that ``name`` may refer to at the offset ``place``.
 
-        ``around`` contains the blocks around the offset. A binding in one of these blocks hides earlier bindings.
+        Args:
+            name: the name of a variable.
+            around: the blocks around the offset. A binding in one of these blocks hides earlier bindings.
+            moving: the statement with the copy. A binding by this statement hides earlier bindings, too.
+            place: offset in the text; by default, the end of the loop.
         """
         for bound in reversed(self._bound.get(name, ())):
             if bound.offset <= place:

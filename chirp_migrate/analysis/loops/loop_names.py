@@ -57,7 +57,10 @@ class LoopNames(ABC, Generic[T]):
 
     @abstractmethod
     def _fact_of_part(self, value: T, position: str) -> T:
-        """Return the fact about a part of a value, from the fact about the whole value; ``*`` is any position."""
+        """Return the fact about a part of a value, if ``value`` is the fact about the whole value.
+
+        ``position`` is a key or index, as text; ``*`` stands for any position.
+        """
 
     @abstractmethod
     def _fact_of_item(self, iterable: cst.BaseExpression) -> T:

@@ -168,9 +168,9 @@ class DeviceLoop(LoopNames[bool]):
         return None
 
     def _chain_of_waits(self, call: cst.Call) -> tuple[cst.Call, list[str]]:
-        """Return the longest chain of method calls that begins with ``call``, such as ``x.cpu().numpy()``.
+        """Return the longest chain of method calls that begins with ``call`` and is one wait, as ``x.cpu().numpy()``.
 
-        The second result contains the names of the methods.
+        The second result contains the names of the methods, such as ``cpu`` and ``numpy``.
         """
         methods = [called_method_name(call)]
         while methods[0] and isinstance(parent := self._module.parents[call], cst.Attribute):

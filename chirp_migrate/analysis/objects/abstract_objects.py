@@ -54,7 +54,10 @@ UNKNOWN: Value = (_UNKNOWN,)
 
 @dataclass(frozen=True)
 class Constant(AbstractObject):
-    """A literal. If the code builds a string from parts, ``value`` is the last part, and ``is_whole`` is False."""
+    """A literal, or a string of which only the end is known.
+
+    For ``folder + ".npz"``, ``value`` is ".npz", and ``is_whole`` is False.
+    """
 
     value: object
     is_whole: bool = True
@@ -113,7 +116,7 @@ class FunctionObject(AbstractObject):
         place: the definition.
         scope: the scope of the definition.
         defaults: the values of parameters that have a default.
-        owner: the class whose body defines the function; None if no class body does.
+        owner: the class whose body defines the function; None for a function that is not a method.
         is_named: whether a decorator may give the function a name under which workers can import the function. Such a
             function counts as picklable.
         wraps: ``property``, ``staticmethod``, ``classmethod`` or ``contextmanager`` if the function has this decorator,
@@ -242,7 +245,7 @@ _LATER = "open it on first use in the worker, and drop it in `__getstate__`"
 
 
 class UnpicklableKind(Enum):
-    """Kinds of objects that cannot be sent to workers.
+    """Kinds of objects of libraries, such as open files, that cannot be sent to workers.
 
     Each value has a description, the effect in workers, and advice.
     """
@@ -339,7 +342,10 @@ class LoaderObject(AbstractObject):
 
 
 def unite_values(*values: Value) -> Value:
-    """Return a value with the possible objects of all given values, at most ``_MOST`` objects."""
+    """Return a value with the possible objects of all given values.
+
+    If the values contain more than ``_MOST`` different objects, only the first ``_MOST`` objects are in the result.
+    """
     known = [value for value in values if value]
     if len(known) == 1 and len(known[0]) == 1:
         return known[0]

@@ -1,4 +1,7 @@
-"""Find modules whose import iterates over loaders with workers. Spawned workers would import the main module again."""
+"""Find modules whose import iterates over loaders with workers.
+
+A spawned worker imports the main module again. The import would then try to start workers again.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ def _places(run: AbstractRun, path: str) -> Iterator[WorkerStartAtImport]:
 
 @lru_cache(maxsize=4)
 def modules_with_loaders(project: Project) -> frozenset[str]:
-    """Return the names of modules that build loaders with workers, and of modules that import such modules.
+    """Return the names of modules that may build loaders with workers, and of modules that may import such modules.
 
     The names have no package, such as ``train`` for ``src/train.py``. Only words in the texts of the modules count, so
     the result may contain too many names.

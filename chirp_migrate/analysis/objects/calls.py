@@ -59,8 +59,9 @@ class TracedCalls(ObjectAccess):
         loops: for each loop statement, the values that the loop iterates over.
         iterated: the loaders that code iterates over during the import of a module, each with the calls that lead to
             the loop, outermost first. Passing a loader to unknown code counts as a loop.
-        is_counting: whether the limits on the steps of functions without loaders and datasets apply. Without these
-            limits, results do not depend on earlier calls.
+        is_counting: whether the run counts the steps of each function whose calls create neither loaders nor datasets.
+            If the count of a function exceeds a limit, later calls of the function return an unknown object. So while
+            the run counts steps, the result of a call depends on earlier calls.
     """
 
     def __init__(self) -> None:
@@ -139,7 +140,7 @@ class TracedCalls(ObjectAccess):
                 self._record_iteration(loader, place)
 
     def _record_iteration(self, loader: LoaderObject, place: CreationPlace) -> None:
-        """Record that code iterates over a loader."""
+        """Record that code iterates over a loader, if the code runs during the import of a module."""
         if self._is_import:
             self.iterated.append((loader, (*(one for _, one in self._stack), place)))
 
@@ -178,7 +179,7 @@ class TracedCalls(ObjectAccess):
         return UNKNOWN
 
     def _run(self, function: FunctionObject, arguments: Arguments, place: CreationPlace) -> Value:
-        """Return the result of a function of the project."""
+        """Return the result of a call of a function of the project; an unknown object beyond the limits of the run."""
         node = function.place.node
         assert isinstance(node, _FUNCTIONS)
         same = sum(one is node for one, _ in self._stack)

@@ -53,7 +53,12 @@ PLAIN_CALLABLE = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|hasat
 
 @dataclass(frozen=True)
 class LibraryCallResult:
-    """The result of a library call: the kind of object, and the part of the object that the call returns."""
+    """The result of a library call that cannot be pickled.
+
+    Attributes:
+        kind: the kind of object.
+        part: name of the part of the object that the call returns, such as ``file``; "" if the kind has no parts.
+    """
 
     kind: UnpicklableKind
     part: str = ""
@@ -143,5 +148,13 @@ def unpicklable_kind_of_class(class_name: str) -> UnpicklableKind | None:
 
 
 def unpicklable_part_of(kind: UnpicklableKind, part: str, access: str) -> str:
-    """Return the part of an object that an attribute, a method ``name()`` or an index ``[]`` returns; "" if unknown."""
+    """Return the name of the part of a library's object that an access returns; "" if the part is not known.
+
+    For example, ``file["data"]`` for an HDF5 file returns the part ``variable``.
+
+    Args:
+        kind: the kind of the object.
+        part: the part that the object itself is, such as ``file``.
+        access: the name of an attribute, the name of a called method with ``()``, or ``[]`` for an index.
+    """
     return _PARTS.get((kind, part), {}).get(access, "")

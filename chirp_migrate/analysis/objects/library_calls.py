@@ -183,7 +183,10 @@ class LibraryCalls(VariableStore, ABC):
     def _call_builtin(
         self, name: str, arguments: Arguments, place: CreationPlace, scope: AbstractScope | None
     ) -> Value | None:
-        """Return the result of a function of Python or NumPy; ``None`` if the result is not known."""
+        """Return the result of a function of Python or another library, such as ``list`` or ``numpy.load``.
+
+        The result is ``None`` if this method does not know the function.
+        """
         first = arguments.first()
         node = place.node if isinstance(place.node, ast.expr) else ast.Constant(None)
         inner = scope or AbstractScope(place.path, None, "module")
@@ -328,7 +331,11 @@ class LibraryCalls(VariableStore, ABC):
     def _call_named(
         self, owner: AbstractObject, name: str, arguments: Arguments, place: CreationPlace, below: ClassObject | None
     ) -> Value:
-        """Return the result of calling the method ``name`` of ``owner``, if the project does not define the method."""
+        """Return the result of calling the method ``name`` of ``owner``, if the project does not define the method.
+
+        For a call through ``super()``, ``below`` is the class whose code calls ``super``. Only the classes after
+        ``below`` in the method resolution order then count.
+        """
         match owner:
             case Container():
                 return self._call_container(owner, name, arguments, place)
@@ -383,7 +390,10 @@ class LibraryCalls(VariableStore, ABC):
         place: CreationPlace,
         below: ClassObject | None,
     ) -> Value:
-        """Return the result of a method that only a base class from a library defines."""
+        """Return the result of a method that only a base class from a library defines.
+
+        ``below`` has the same meaning as in :meth:`_call_named`.
+        """
         order = cls.order
         above = order[order.index(below) + 1 :] if below in order else order
         libraries = [one.name for one in above if isinstance(one, LibraryName)]

@@ -20,9 +20,9 @@ def line_and_column(node: ast.AST) -> tuple[int, int]:
 class NodesAfterRewrite:
     """Find nodes of an original text in the rewritten text.
 
-    Two definitions are the same if they have the same name. Two loops are the same if they have the same header, and
-    other nodes if they have the same structure. The class assumes that a rewrite removes nodes, but keeps the order of
-    the remaining nodes. The search takes time that is linear in the size of the text.
+    A definition in one text corresponds to a definition with the same name in the other text. Loops correspond if they
+    have the same header, and other nodes if they have the same structure. The class assumes that a rewrite removes
+    nodes, but keeps the order of the remaining nodes. The search takes time that is linear in the size of the text.
 
     Args:
         before: the text that contains the nodes.
@@ -75,7 +75,10 @@ class NodesAfterRewrite:
         return numbers[node]
 
     def _by_number(self, tree: ast.Module, numbers: _Numbers) -> dict[int, list[ast.AST]]:
-        """Return the statements and expressions of a tree by their numbers, in order of the text."""
+        """Return the statements and expressions of a tree by their numbers, in order of the text.
+
+        :meth:`_identity` assigns the numbers. Definitions outside of functions are omitted.
+        """
         found: dict[int, list[ast.AST]] = {}
         pending: list[tuple[ast.AST, bool]] = [(tree, False)]
         for node, is_local in pending:

@@ -49,7 +49,7 @@ class ObjectAccess(LibraryCalls):
     def _record_iteration(self, loader: LoaderObject, place: CreationPlace) -> None: ...
 
     def _class_attribute(self, cls: ClassObject, name: str, below: ClassObject | None = None) -> Value:
-        """Return an attribute of a class or of its bases.
+        """Return the value of an attribute that a class or one of its bases in the project defines; empty without one.
 
         With ``below``, only search the classes after ``below`` in the method resolution order.
         """

@@ -1,7 +1,8 @@
 """Find objects of a project that a loader would pickle for worker processes, but that cannot be pickled.
 
-The analysis runs every file about loading on abstract values: its top level, the code in ``if __name__ == "__main__"``,
-and functions that no code calls. Then the analysis visits the objects in each loader with workers as ``pickle`` would.
+The analysis runs every file about loading (with words such as ``DataLoader``) on abstract values. In each file, the
+analysis runs the top level, the code in ``if __name__ == "__main__"``, and functions that no code calls. Then the
+analysis visits the objects in each loader with workers as ``pickle`` would.
 """
 
 from __future__ import annotations
@@ -52,7 +53,10 @@ _PICKLING = ("__reduce__", "__reduce_ex__", "__getnewargs_ex__")
 
 
 class ReportedUnpicklableKind(Enum):
-    """The kind of an object that cannot be pickled."""
+    """The kind of an object that cannot be pickled, which determines the rule that reports the object.
+
+    The kinds are lambdas, local functions, local classes, and other objects such as open files (``STATE``).
+    """
 
     LAMBDA = "lambda"
     FUNCTION = "function"
@@ -65,12 +69,12 @@ class UnpicklableObject:
     """An object that is sent to worker processes and cannot be pickled.
 
     Attributes:
-        reported_kind: the kind of object, which determines the rule that reports the object.
+        reported_kind: the kind of object.
         place: the code that creates the object.
         holder: the object or attribute that contains the object, as text for messages, such as ```Compose.steps` ``.
         kind: the kind of state, such as an open file, if ``reported_kind`` is ``STATE``; else None.
-        attribute: name of the attribute that stores the object; "" if the object is not created in the class with this
-            attribute.
+        attribute: name of the attribute that stores the object; "" if no attribute stores the object, or if code
+            outside the class with this attribute creates the object.
     """
 
     reported_kind: ReportedUnpicklableKind
@@ -186,7 +190,7 @@ class UnpicklableObjects:
     def remaining_objects(
         self, module: Module, reported_kind: ReportedUnpicklableKind
     ) -> Iterator[tuple[int, UnpicklableObject]]:
-        """Yield offset and description of each object that the rewritten module still creates."""
+        """Yield each object of the kind ``reported_kind`` that the rewritten module still creates, with its offset."""
         by_node = {one.place.node: one for one in self.objects_in_file(module.path, reported_kind)}
         yield from ((offset, by_node[node]) for offset, node in self.remaining_nodes(module, list(by_node)))
 
@@ -220,7 +224,7 @@ class UnpicklableObjects:
                         yield from self._run_uncalled_methods(thing, about)
 
     def _may_load(self, cls: ClassObject) -> bool:
-        """Return whether a class is a dataset, or its code contains words such as ``DataLoader``."""
+        """Return whether a class is a dataset, or its code contains ``DataLoader`` or another word for loaders."""
         return cls.is_dataset or self._words_of_loaders.search(self._text_of(cls.place)) is not None
 
     def _files_about_loading(self) -> tuple[list[str], set[str]]:
@@ -369,9 +373,10 @@ class _PickleVisitor:
         self.found.append(UnpicklableObject(reported_kind, place, holder, kind, self._attribute_around(place)))
 
     def _attribute_around(self, place: CreationPlace) -> str:
-        """Return the name of the attribute that the visitor visits.
+        """Return the name of the attribute whose value the visitor visits now.
 
-        The result is "" if ``place`` is outside of the class with this attribute.
+        The result is "" if ``place`` is outside of the class with this attribute, or if the visitor visits no such
+        value.
         """
         if self._holder is None:
             return ""

@@ -107,7 +107,10 @@ class AbstractRun(TracedCalls):
         return self._modules[path]
 
     def without_module(self, path: str) -> AbstractRun:
-        """Return a new run with all modules that are imported so far, except the module at ``path``."""
+        """Return a new run that has already imported all modules that this run has imported, except one.
+
+        The new run has not imported the module at ``path``.
+        """
         other = AbstractRun(self._project)
         other._modules = {name: scope for name, scope in self._modules.items() if name != path}
         return other
@@ -481,7 +484,8 @@ class AbstractRun(TracedCalls):
     def _decorate(self, decorator: AbstractObject, value: Value, place: CreationPlace) -> Value:
         """Return the object by which a decorator replaces a function or class.
 
-        The limit for functions without loaders does not apply to decorators.
+        Before each call of a decorator, the count of its steps (see ``TracedCalls.is_counting``) starts at 0 again. So
+        the limit of steps does not end the analysis of a decorator that many functions have.
         """
         function = decorator.function if isinstance(decorator, BoundMethod) else decorator
         if isinstance(function, FunctionObject):

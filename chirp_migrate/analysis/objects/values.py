@@ -139,7 +139,10 @@ def unknown_text_ending_with(value: Value) -> Value:
 
 
 def replace_module_places(value: Value, path: str, node: ast.expr) -> Value:
-    """Return ``value``, with ``node`` as place of all modules and standard streams, such as ``sys.stdout``."""
+    """Return ``value`` with ``node`` of the file at ``path`` as the new place of some objects.
+
+    These objects are modules, and streams such as ``sys.stdout``, which no code of the project creates.
+    """
     if not any(isinstance(thing, _NAMED) for thing in value):
         return value
     place = CreationPlace(path, node)
@@ -154,7 +157,7 @@ def replace_module_places(value: Value, path: str, node: ast.expr) -> Value:
 
 
 def single_possible_key(keys: Value) -> object:
-    """Return the key if a value has only one possible key; else ``None``."""
+    """Return the only possible object in ``keys`` if it is a known string or number; else ``None``."""
     match keys:
         case (Constant(value=str() | int() as key, is_whole=True),):
             return key
