@@ -86,9 +86,9 @@ class CallEdit:
 
     @cached_property
     def _moved_lines(self) -> dict[int, Edit]:
-        """Return the edits that move lines to the left if the first argument moves to the line below a new called name.
+        """Return the edits of the lines that move to the left if the first argument moves below a new called name.
 
-        Each key is the start offset of a line, and the value is the edit of this line. A line moves if it begins at or
+        Each key is the start offset of a line, and its value is the edit of this line. A line moves if it begins at or
         to the right of the first argument. All lines move by the same number of columns. Lines that begin inside a
         string are omitted, because a move would change the value of the string. The result is empty if the first
         argument is at the start of a line.
@@ -165,10 +165,11 @@ class CallEdit:
         return not self._module.text[self._module.line_start(start) : start].strip()
 
     def _black_layout(self, in_place: Sequence[Edit]) -> tuple[Edit, ...]:
-        """Return the edit that writes the whole call in black's layout if ``in_place`` would make lines too long.
+        """Return the edit that writes the whole call in black's layout if the edits ``in_place`` make lines too long.
 
-        The result is empty if black formats the statement later. The result is also empty if the call contains comments
-        or an argument of several lines, because the new layout would move such comments and arguments to other lines.
+        The result is empty if the statement has black's layout now, because a later step formats such statements again.
+        The result is also empty if the call contains comments or an argument of several lines, because the new layout
+        would move such comments and arguments to other lines.
         """
         module, style = self._module, self._style
         if style is None or is_formatted(module, style, self._call):

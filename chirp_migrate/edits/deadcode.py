@@ -94,10 +94,11 @@ def remove_newly_unused_names(
 def _without_idle_submodules(
     before: str, dead: dict[_Binding, list[_DeadStatement]]
 ) -> dict[_Binding, list[_DeadStatement]]:
-    """Return ``dead`` without statements such as ``import a.b`` whose module ``a.b`` the old text did not use.
+    """Return the statements to remove, without statements such as ``import a.b`` whose ``a.b`` was unused before.
 
-    The file keeps the omitted statements. A file that keeps ``import a.b`` also keeps ``import a``, because both
-    statements bind the name ``a``.
+    The file keeps such a statement, because a rewrite did not make it unused. A file that keeps ``import a.b`` also
+    keeps ``import a``, because both statements bind the name ``a``. The argument ``dead`` contains the statements to
+    remove, by the name that they bind.
     """
     read, found = _module_names(before).paths, dict(dead)
     for binding, places in dead.items():
@@ -130,7 +131,7 @@ def _needless_imports(
     return found
 
 
-def top_level_names(text: str) -> set[str]:
+def removable_import_names(text: str) -> set[str]:
     """Return the names that top-level imports bind and that :func:`remove_newly_unused_names` may remove."""
     names = _module_names(text)
     return {binding.name for binding in names.bindings if not binding.scope} | (

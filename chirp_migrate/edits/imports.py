@@ -44,40 +44,40 @@ def name_bound_by_import(clause: str) -> str:
     return clause.split()[-1]
 
 
-def conflicting_names(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
-    """Return the names in the imports ``needed`` that the top level of the module already binds to another object.
+def conflicting_names(module: Module, project: Project, new_imports: Collection[Import]) -> set[str]:
+    """Return the names in the imports ``new_imports`` that the top level of the module already binds to another object.
 
     A name that an ``import *`` from a module of the project binds counts as bound.
     """
     return {
         name_bound_by_import(clause)
-        for source, clause in needed
+        for source, clause in new_imports
         if _current_meanings(module, project, clause) - {_qualified_name(source, clause)}
     }
 
 
-def names_conflicting_elsewhere(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
-    """Return the names in ``needed`` that files with an ``import *`` from this module bind to another object."""
+def names_conflicting_elsewhere(module: Module, project: Project, new_imports: Collection[Import]) -> set[str]:
+    """Return the names in ``new_imports`` that files with an ``import *`` from this module bind to another object."""
     table = import_table(project, module.path)
     if not is_imported_elsewhere(project, module, "*"):
         return set()
     return {
         name
-        for source, clause in needed
+        for source, clause in new_imports
         if (name := name_bound_by_import(clause)) not in module.scopes.module.bindings
         and (table is None or table.exports(name))
         and binds_other_object(project, module.path, name, _qualified_name(source, clause))
     }
 
 
-def shadowed_import_names(module: Module, needed: Collection[Import], edits: Collection[Edit]) -> set[str]:
-    """Return the names in the imports ``needed`` that a function or class with new code binds to another object.
+def shadowed_import_names(module: Module, new_imports: Collection[Import], edits: Collection[Edit]) -> set[str]:
+    """Return the names in the imports ``new_imports`` that a function or class with new code binds to another object.
 
     ``edits`` insert the new code, which uses the names.
     """
     return {
         name
-        for source, clause in needed
+        for source, clause in new_imports
         for name in (name_bound_by_import(clause),)
         for scope in module.scopes.local_scopes_binding(name)
         if any(module.absolute(one.qualified) != _qualified_name(source, clause) for one in scope.bindings[name])
@@ -87,19 +87,19 @@ def shadowed_import_names(module: Module, needed: Collection[Import], edits: Col
 
 
 def import_edits(
-    module: Module, needed: Collection[Import], style: ImportStyle, first_use: int | None = None
+    module: Module, new_imports: Collection[Import], style: ImportStyle, first_use: int | None = None
 ) -> list[Edit]:
-    """Return edits that import ``needed`` at the top level; an empty list if the module already imports all names.
+    """Return edits that import ``new_imports`` at the top level; an empty list if the module already imports all names.
 
     Args:
         module: the module that needs the imports.
-        needed: the imports.
+        new_imports: the imports.
         style: how the project sorts imports. Existing imports are not sorted again.
         first_use: offset of the first code that uses an imported name. The imports must be above this code.
     """
     edits: list[Edit] = []
-    for source in sorted({source for source, _ in needed}):
-        missing = sorted(clause for origin, clause in needed if origin == source and not _is_bound(module, clause))
+    for source in sorted({source for source, _ in new_imports}):
+        missing = sorted(clause for origin, clause in new_imports if origin == source and not _is_bound(module, clause))
         existing = _import_from(module, source)
         late = existing is not None and first_use is not None and module.span(existing)[0] > first_use
         if late or style.one_name_a_line:
@@ -113,8 +113,8 @@ def import_edits(
     return edits
 
 
-def local_import_edits(module: Module, name: cst.Name, needed: Import, style: ImportStyle) -> list[Edit] | None:
-    """Return edits that import ``needed`` next to the imports of ``name``, in a function or a ``__main__`` block.
+def local_import_edits(module: Module, name: cst.Name, new_import: Import, style: ImportStyle) -> list[Edit] | None:
+    """Return edits that import ``new_import`` next to the imports of ``name``, in a function or a ``__main__`` block.
 
     The result is ``None`` if the import must be at the top level of the module. The import must be at the top level in
     two cases: the module imports ``name`` at the top level, outside of a ``__main__`` block; or a function imports
@@ -128,11 +128,11 @@ def local_import_edits(module: Module, name: cst.Name, needed: Import, style: Im
         are_in_script = len(statements) == len(variable.bindings) and all(
             _is_in_main_block(module, s) for s in statements
         )
-        if not are_in_script or _is_bound(module, needed[1]):
+        if not are_in_script or _is_bound(module, new_import[1]):
             return None
     elif _loads_torch(module):
         return None
-    line = _import_line(needed[0], [needed[1]])
+    line = _import_line(new_import[0], [new_import[1]])
     return [
         edit
         for statement in statements

@@ -51,7 +51,7 @@ def _shorten_name(name: str) -> str:
     return "_".join(words)
 
 
-def insertion_offset(module: Module, node: cst.CSTNode) -> int:
+def top_level_statement_offset(module: Module, node: cst.CSTNode) -> int:
     """Return the start offset of the top-level statement around ``node``.
 
     The decorators of the statement, and the comments directly above, belong to the statement.
@@ -59,7 +59,7 @@ def insertion_offset(module: Module, node: cst.CSTNode) -> int:
     return _start_with_comments(module, module.top_level_statement(node))
 
 
-def function_offset(module: Module, node: cst.CSTNode) -> int:
+def offset_for_new_function(module: Module, node: cst.CSTNode) -> int:
     """Return the offset at which a rewrite inserts a new function that the code at ``node`` will use.
 
     The new function is inserted above the top-level definition that contains ``node``. For code outside of definitions,
@@ -224,7 +224,7 @@ def replace_expression(module: Module, node: cst.BaseExpression, text: str) -> E
 
 
 def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[int]:
-    """Return the start offsets of docstring lines in ``span`` that begin with ``indent``, without the first lines."""
+    """Return the start offsets of docstring lines in ``span`` that begin with ``indent``, except first lines."""
     found: set[int] = set()
     for node in module.find(cst.FunctionDef, cst.ClassDef):
         match next(iter(node.body.body), None):

@@ -13,7 +13,7 @@ from itertools import count
 
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_named_in_strings
 from chirp_migrate.edits.apply_hunks import text_with_hunks
-from chirp_migrate.edits.deadcode import remove_newly_unused_names, top_level_names
+from chirp_migrate.edits.deadcode import removable_import_names, remove_newly_unused_names
 from chirp_migrate.edits.imports import (
     conflicting_names,
     import_edits,
@@ -306,7 +306,7 @@ class _RewriteState:
         path = self._original.path
         if not self._done:
             return FileResult(path, text, tuple(sorted(findings, key=_sort_key)))
-        public = frozenset(n for n in top_level_names(self._original.text) if self._is_public(self._original, n))
+        public = frozenset(n for n in removable_import_names(self._original.text) if self._is_public(self._original, n))
         hunks, numbers = self._hunks()
         if None in numbers or (
             self._passes > 1 and text_with_hunks(self._original, hunks, public, self._project.import_style) != text

@@ -42,8 +42,8 @@ class RuleMatch:
             learns use this attribute.
         gain: what the rewrite of a loader improves; None if the rule estimates no gain. A rewrite with a gain of kind
             ``GainKind.NOTHING`` is applied only with ``--all-loaders``.
-        together: calls that build loaders. A review accepts or refuses the rewrites of these calls only together with
-            this rewrite. Each call is a pair: path of the file, and line number in the original file.
+        together: the calls that build loaders whose rewrites a review accepts or refuses only together with this
+            rewrite. Each call is a pair: path of the file, and line number in the original file.
     """
 
     offset: int
@@ -169,7 +169,7 @@ class Rule(ABC):
         return self.may_find(outline, project)
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether a rule without findings in a module may find something after rewrites by other rules.
+        """Return whether this rule, without findings in a module, may have findings after rewrites by other rules.
 
         Args:
             module: the module before the rewrites.

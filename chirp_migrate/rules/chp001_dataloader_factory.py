@@ -66,7 +66,8 @@ class DataLoaderFactory(Rule):
     """Rewrites a mention of `DataLoader` only if all these conditions hold:
 
     - `pytorch-class`: the name refers to PyTorch's `DataLoader`. The file may import the class from PyTorch or from
-      another file of the project. No branch and no `import *` can bind the name to another object.
+      another file of the project. No other code, such as an `except ImportError` or an `import *`, can bind the name to
+      another object.
     - `only-called`: the code calls the name directly, or passes the name to `functools.partial`. The code may also
       store the class in a variable, parameter default or attribute of `self`, as in `make = DataLoader`. If the code
       stores the class, all other code of this file only calls the stored class, as in `make(dataset)`.
@@ -75,32 +76,34 @@ class DataLoaderFactory(Rule):
     - `known-parameters`: the call passes no parameter twice. The call has at most as many positional arguments as
       `DataLoader` takes.
     - `not-replaced`: no file of the project replaces the name `DataLoader` in this module, or a method of `DataLoader`.
-      A `patch` or `setattr` of the name counts as a replacement. A `patch.dict` of the module's ``__dict__`` with the
-      name also counts. A string such as `"train.DataLoader"` counts as a replacement if the string ends in the names of
-      the module and the class. An assignment such as `train.DataLoader = Fake` counts as a replacement, but an
-      assignment to `self.DataLoader` does not. An assignment to an attribute of `DataLoader` counts as a replacement.
-      In a file that mentions `DataLoader`, an assignment to `__defaults__`, `__kwdefaults__` or `__code__` of any
-      function counts as a replacement. A `reload` of PyTorch's module counts as a replacement. If the project sets
-      attributes with computed names, as in `setattr(module, name, value)`, a call with the keyword or string
-      `DataLoader` counts as a replacement. A `patch` of PyTorch's own module does not count, because modules that have
-      imported the class do not see this patch.
+      A `patch` (from `unittest.mock`) or `setattr` of the name counts as a replacement. A `patch.dict` of the module's
+      ``__dict__`` with the name also counts. A string such as `"train.DataLoader"` counts as a replacement if the
+      string ends in the names of the module and the class. An assignment such as `train.DataLoader = Fake` counts as a
+      replacement, but an assignment to `self.DataLoader` does not. An assignment to an attribute of `DataLoader` counts
+      as a replacement. In a file that mentions `DataLoader`, an assignment to `__defaults__`, `__kwdefaults__` or
+      `__code__` of any function counts as a replacement. A `reload` of PyTorch's module counts as a replacement. If the
+      project sets attributes with computed names, as in `setattr(module, name, value)`, a call with the keyword or
+      string `DataLoader` counts as a replacement. A `patch` of PyTorch's own module does not count, because modules
+      that have imported the class do not see this patch.
     - `name-not-hidden`: no function, class or comprehension around the call binds the name `OptimalDataLoaderFactory`
       to another object. Other rules have the same condition for the names that their rewrites add.
 
     The rewritten code calls `create_loader`, which takes the arguments of `DataLoader`. The rewrite keeps all
     arguments. If every loader of a file is clearly for training, validation or test, the rewritten code calls
     `create_training_loader`, `create_validation_loader` and `create_test_loader` instead. The rule reads the purpose of
-    a loader from the names of the loader, its dataset and the enclosing functions. If the call sets `pin_memory`, the
-    loader pins every batch. Without `pin_memory`, the loader pins only the batches that the factory allocates itself.
+    a loader from the names of the loader, its dataset and the enclosing functions. If the call passes
+    `pin_memory=True`, the loader pins every batch. If the call does not pass `pin_memory`, the loader pins only the
+    batches that the factory allocates itself.
 
     By default the rule rewrites only calls whose rewrite has a gain. docs/apply.md lists the gains. If the code stores
     the class and calls the stored class later, the rewrite has a gain only if at least one of these calls in this file
     passes a dataset that the loader can read in batches.
 
     The new code also reads the settings `optimize_dataloaders` and `benchmark_performance` with `config.get`, but only
-    if this call is provably safe. The call is safe if the same function, or `__init__`, has always called `config.get`
-    with a key before. This earlier call has no default, or the default is a number, None, True or False. No class of
-    the project defines `get` or `__getattr__`, or inherits from a mapping. No code assigns an attribute `get`.
+    if the configuration provably is a mapping, such as a dictionary. For this proof, the same function, or `__init__`,
+    must have called `config.get` with a key before. This earlier call must have no default, or a default that is a
+    number, None, True or False. Also, no class of the project may define `get` or `__getattr__`, or inherit from a
+    mapping, and no code may assign an attribute `get`.
     """
 
     code = "CHP001"
@@ -156,10 +159,10 @@ class DataLoaderFactory(Rule):
 
 
 def _has_known_role(module: Module, use: LoaderClassUse) -> bool:
-    """Return whether a mention of ``DataLoader`` lets the file use ``create_training_loader`` and similar functions.
+    """Return whether a mention of ``DataLoader`` shows the role of its loader: training, validation or test.
 
-    The names in the code must show what the loader is for: training, validation or test. The result is also True for a
-    mention that the rule does not rewrite, because such a mention needs no new function.
+    Only if all mentions in a file show their roles, the rewritten file calls ``create_training_loader`` and similar
+    functions. So the result is also True for a mention that the rule does not rewrite.
     """
     if use.call is None:
         return bool(use.why == "named" or use.what)
@@ -203,7 +206,7 @@ def _examine_mention(
         has_iteration = use.why == "subclass" and _overrides_iteration(module, node)
         match = _report_reason(offset, use.why, use.what, reason="own-iteration" if has_iteration else use.why)
     else:
-        message = "`DataLoader` as a callable: replaced by `create_loader`, which takes the same arguments"
+        message = "`DataLoader` is stored or passed to `partial`; replaced by `create_loader`, with the same arguments"
         edit = Edit(*module.span(node), f"{FACTORY}.create_loader")
         match = RuleMatch(offset, message, (edit,), gain=loader_gains(project).gain_of_stored_class(module.path))
     if match.edits and _is_replaced(module, project, node, root):

@@ -55,8 +55,8 @@ class WorkerSafeDatasetClass(Rule):
       switch transforms on are attributes of ``self``, too.
     - `plain-switches`: each condition in the code tests a flag, as in `if self.training`, or tests whether a transform
       is not None.
-    - `nothing-else`: every value that these methods compute is used for the sample or in a condition. No two calls in
-      these methods are equal.
+    - `nothing-else`: every value that these methods compute is used for the sample or in a condition. No path through
+      these methods makes the same call twice.
     - `clear-names`: the methods use only the names None, True, False and ``torch`` from outside the class. The name
       ``torch`` provably refers to PyTorch.
 

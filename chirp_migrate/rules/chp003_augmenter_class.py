@@ -46,11 +46,11 @@ class WorkerSafeAugmenter(Rule):
     """Decorates a top-level class that draws masks or noise only if all these conditions hold:
 
     - `nn-module`: the only base of the class is PyTorch's `nn.Module`, and the class has no decorator and no keyword,
-      such as `metaclass=`. The rule also accepts a class without a base that augments grey images. For a class of grey
-      images, the conditions below apply to `__call__` instead of `forward`, and to `np.array(image)` instead of
-      `x.clone()`. The method returns `Image.fromarray(x)` instead of `x`.
+      such as `metaclass=`. The rule also accepts a class that has no base and augments grey images. For such a class,
+      the conditions below apply to `__call__` instead of `forward`, and to `np.array(image)` instead of `x.clone()`.
+      The method returns `Image.fromarray(x)` instead of `x`.
     - `plain-methods`: the class defines each method once, and contains nothing else. Its constructor has exactly the
-      parameters of `SpecAugment` or `GaussianNoise`.
+      parameters of `SpecAugment` or of `GaussianNoise` in `chirpid_patch`.
     - `gate`: the method `forward` takes one sample and contains one gate, an `if` that compares `random.random()` with
       `self.p`. If this comparison decides against an augmentation, `forward` returns the sample unchanged. Before the
       gate, the code only reads sizes and tests whether the sample has two axes.
@@ -62,7 +62,8 @@ class WorkerSafeAugmenter(Rule):
     - `both-axes`: one loop over `num_time_masks` draws masks on the last axis. Another loop over `num_freq_masks` draws
       masks on the axis before the last axis. The code of a mask is in the loop or in a separate method.
     - `guard`: the masks of an axis have no condition, or a condition such as `time_mask_param > 0`. Or the masks of
-      both axes have the condition `size > parameter`.
+      both axes have the condition `size > parameter`. Here, `size` is the length of the axis, and `parameter` is the
+      largest width of a mask on this axis, such as `self.time_mask_param`.
     - `width`: each mask draws its width with `width = random.randint(0, min(parameter, size))` for its axis.
     - `start`: each mask draws its start after its width, with `start = random.randint(0, size - width)`. The code may
       write `max(0, size - width)`, or may draw the start only if `width > 0`.
@@ -72,7 +73,7 @@ class WorkerSafeAugmenter(Rule):
     - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`. The code may assign parts of this expression to
       names if the code uses each name once.
     - `usual-names`: the names `random`, `torch`, `np`, `Image`, `len`, `min`, `max` and `range` refer to the usual
-      modules and functions in all calls of the class.
+      modules and functions in every call that the class contains.
 
     Without `--all-loaders`, the rule decorates a class only if a loader may apply the class to batches. The project
     must build a loader outside of tests. The migration must improve at least one loader that can contain the class (see

@@ -95,7 +95,8 @@ class LocalDatasetClass(Rule):
       always has the same value (see `one-import` of CHP012).
     - `plain-constructor`: the ``__init__`` of a class that captures names has no ``**`` parameter, and assigns none of
       these names. The body of ``__init__`` is on lines of its own. If the class has no ``__init__``, its bases provably
-      have no constructor either. No method creates, copies or inspects objects and their attributes.
+      have no constructor either. The class defines no method that controls how Python creates, copies or pickles its
+      objects, or accesses their attributes, such as `__new__` or `__getstate__`.
     - `not-copied`: the objects of the class store no captured values, or no file of the project copies objects deeply.
       Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and estimators of scikit-learn,
       which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count. In a project with deep
@@ -179,7 +180,10 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     local.check()
     calls = constructor_calls(module, node, title)
     if calls is None:
-        raise NotMovable("the code uses the class as a value")
+        raise NotMovable(
+            "the code uses the class in another way than a call, passes `*` or `**` to the class, or may call the "
+            "class before its definition"
+        )
     namesakes = [one for one in module.find(cst.ClassDef) if one.name.value == title and one is not node]
     is_free = not namesakes and movability.is_unused_outside_scope(module, local.project, title, local.scope)
     wish = f"_{title}" if title.startswith("Test") or module.scopes.stars else title
@@ -199,7 +203,7 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     text = move.reindent_source(module, local.project, (start, end), "", inside)
     edits = [
         delete_line_range(module, start, end),
-        *move.insert_definition(module, move.insertion_offset(module, node), text),
+        *move.insert_definition(module, move.top_level_statement_offset(module, node), text),
     ]
     edits += move.remove_repeated_imports(module, (start, end), local.imports)
     for call in calls:
@@ -221,7 +225,7 @@ def _edits_of_construction(local: LocalClass, call: cst.Call, name: str) -> Iter
         if last is not None and isinstance(last.value, cst.GeneratorExp) and not last.value.lpar:
             raise NotMovable("a constructor call passes a generator expression without parentheses")
         if last is not None and local.init is None:
-            raise NotMovable("the class inherits its constructor, and code calls it with arguments")
+            raise NotMovable("the class inherits its constructor, and code calls the class with arguments")
         end = module.span(call)[1] - 1
         lead = ", " if last is not None and not isinstance(last.comma, cst.Comma) else ""
         yield Edit(end, end, lead + ", ".join(f"{value.name}={value.name}" for value in local.values))
@@ -251,7 +255,9 @@ def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequen
     """Return the edit that adds keyword-only parameters after the existing parameters."""
     own = function.params
     if own.star_kwarg is not None:
-        raise NotMovable("the `**` parameter of `__init__` would receive the captured values")
+        raise NotMovable(
+            "`__init__` has a `**` parameter, which may already receive arguments with the names of the captured values"
+        )
     pieces = (*own.posonly_params, own.posonly_ind, *own.params, own.star_arg, *own.kwonly_params)
     end = module.span(own)[0]
     for piece in pieces:

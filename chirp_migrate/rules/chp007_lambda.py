@@ -89,8 +89,8 @@ class PicklableFunction(Rule):
       `ismethod`, `isroutine`, `FunctionType` or `LambdaType`. No file checks for `MethodType`. If the replacement binds
       values, as a `partial` or a method does, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
       `.__globals__` or `.__module__`, except of a class. If the replacement binds values, no file reads the class of
-      the lambda outside of `raise` statements. If the replacement is a `partial`, no file checks whether an object is a
-      `partial`.
+      the lambda (as `type(f)` does), except in `raise` statements. If the replacement is a `partial`, no file checks
+      whether an object is a `partial`.
     - `not-copied`: the replacement binds no values, or no file of the project copies objects deeply. A `partial` and a
       method bind values. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and
       estimators of scikit-learn, which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count.
@@ -115,10 +115,10 @@ class PicklableFunction(Rule):
     - `no-computed-names`: if the lambda becomes a method, no code sets an attribute of the class under a computed name,
       as in `setattr(self, name, value)`. Such an attribute could hide the method.
 
-    A class or function of `chirpid_patch`, such as `Standardize`, replaces a lambda that does the same. This
-    replacement requires that the module assigns each name that the lambda reads from the module exactly once, above the
-    lambda. No call passes the argument of the lambda by keyword. `Standardize` has the attributes `mean` and `std`, so
-    no file may read attributes with these names by `hasattr` or `getattr`.
+    A class or function of `chirpid_patch`, such as `Standardize`, replaces a lambda that does the same. The rule makes
+    this replacement only if each module-level name in the lambda is assigned exactly once, above the lambda. Also, no
+    call may pass the argument of the lambda by keyword. `Standardize` has the attributes `mean` and `std`, so no file
+    may read attributes with these names by `hasattr` or `getattr`.
 
     A lambda that only calls a function of the project, with constants and captured values, becomes a `partial` of that
     function. The lambda becomes no `partial` if other code may replace the function, or if a call passes a parameter of
@@ -202,7 +202,7 @@ def _replace_lambda(
     lambdas share one function.
     """
     span, scope = module.span(node), module.scopes.scope_of(node)
-    moved = MovedFunction(module, project, node, move.function_offset(module, node))
+    moved = MovedFunction(module, project, node, move.offset_for_new_function(module, node))
     moved.check()
     named = _assigned_names(module, node)
     runtime_object = replacement_for_lambda(module, project, node)
@@ -227,7 +227,7 @@ def _replace_lambda(
         return RuleMatch(span[0], message, edits, imports, gain=loader_gains(project).gain_of_object(module, span[0]))
     moved.check_callers([node, *reads])
     if moved.is_changed and isinstance(scope.node, cst.ClassDef):
-        raise NotMovable("in the body of a class, the lambda becomes a method, but a `partial` does not")
+        raise NotMovable("Python binds a lambda in the body of a class as a method, but would not bind the replacement")
     preferred_names = function_names_for_lambda(module, node, preferred_name)
     name = moved.free_name(preferred_names, taken)
     inner = moved.indent + module.tree.default_indent
@@ -316,7 +316,7 @@ def _find_called_function(
 
 
 def _is_bindable(value: cst.BaseExpression, captives: Collection[str]) -> bool:
-    """Return whether an expression is a constant or one of the captured names ``captives``."""
+    """Return whether an expression is a constant, or one of the captured names in ``captives``."""
     constants = cst.Integer | cst.Float | cst.SimpleString
     return isinstance(value, constants) or is_name(value, "None", "True", "False", *captives)
 
@@ -338,7 +338,7 @@ def _convert_to_function(module: Module, project: Project, node: cst.Lambda) -> 
 
     The result is ``None`` if other code may notice the difference between the lambda and the function.
     """
-    moved = MovedFunction(module, project, node, move.function_offset(module, node))
+    moved = MovedFunction(module, project, node, move.offset_for_new_function(module, node))
     named = _assigned_names(module, node)
     reads = [use for name in named for use in variable_reads(module, name, module.scopes.module)]
     try:

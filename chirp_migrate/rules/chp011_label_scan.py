@@ -53,8 +53,9 @@ class LabelScan(Rule):
     - `one-pass`: a comprehension has one ``for``, no filter, and no ``async``. A loop has no ``else``. The
       comprehension or loop is not directly in the body of a class.
     - `read-in-each-iteration`: each iteration reads its sample without a condition.
-    - `read-first`: in a loop that reads samples by index, the code above the read of a sample is harmless. Such code
-      only counts, or uses only names that no code assigns again.
+    - `read-first`: in a loop that reads samples by index, an iteration may run only simple code before it reads its
+      sample. Such code consists of constants, names and attributes, as in `n += 1`, and contains no calls. No other
+      code assigns these names or attributes while the loop runs.
     - `only-computes`: all other code of an iteration, and the code that computes the indices, has no side effects. Such
       code uses only operators, Python's own functions, methods of numbers, strings and tensors, and a few functions of
       PyTorch and NumPy.
@@ -79,8 +80,9 @@ class LabelScan(Rule):
     name = "label-scan"
     reason = (
         "`dataset[i][1]` loads, standardises or augments a sample just for its label. The runtime reads the same "
-        "labels, in the same order and with the same errors. The runtime skips the work on the input x of a sample if "
-        "this work has no other effect. For all other datasets, the runtime reads whole samples one by one."
+        "labels, in the same order and with the same errors. The runtime does not read or compute the input x of "
+        "a sample if this work has no other effect. If the work may have other effects, such as random calls, the "
+        "runtime reads whole samples one by one."
     )
     safety = Safety.SAFE
     trigger = (*_WORDS, *DATASET_WORDS)

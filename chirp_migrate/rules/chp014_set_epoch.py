@@ -41,9 +41,9 @@ class SetEpoch(Rule):
     """Rewrites a loop that counts (`range`, `trange`) and uses a loader, only if all these conditions hold:
 
     - `shuffling-sampler`: a call that builds the loader has a `DistributedSampler` that shuffles.
-    - `known-sampler`: the sampler has a name in the loop, or the loader provably has this sampler and no other sampler.
-      If the loader may have another sampler, the module imports the class of the sampler at its top level. In this
-      case, the new code checks the class with `isinstance`.
+    - `known-sampler`: a variable that the loop can read holds the sampler, or the loader provably has this sampler and
+      no other sampler. If the loader may have another sampler, the module imports the class of the sampler at its top
+      level. In this case, the new code checks the class with `isinstance`.
     - `iterates-each-time`: each iteration iterates over the loader, or passes the loader to a call other than `len`,
       `print` or similar.
     - `set-epoch-not-called`: no code of the same function calls `set_epoch`, and no other code of the module calls

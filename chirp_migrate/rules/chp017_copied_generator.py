@@ -75,7 +75,10 @@ class CopiedGenerator(Rule):
         return _HELD.search(outline.text) is not None and bool(outline.once(possible_dataset_classes, project))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether a rewrite may make ``worker_init_fn`` a keyword argument. This rule reads no other form."""
+        """Return whether a rewrite may make ``worker_init_fn`` a keyword argument.
+
+        This rule reads only the keyword argument.
+        """
         return super().may_follow(module, project, rewriters) and may_pass_by_position(module, "worker_init_fn")
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
