@@ -51,7 +51,7 @@ def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> byte
             f"{places} edited where the migration had also changed the code, the first near line {line}"
         )
     if _is_valid(path, edited) and not _is_valid(path, ended.stdout):
-        raise MergeConflict("the edits need code that the migration added")
+        raise MergeConflict("the file with the edits is not valid without code that the migration added")
     return ended.stdout
 
 
