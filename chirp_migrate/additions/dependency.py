@@ -499,7 +499,7 @@ def add_to_setup_script(text: str, wanted: str, line_length: int | None = None) 
     if not lacking(text):
         return text
     longest = line_length or min(max(88, *map(len, text.splitlines())), 120)
-    after = append_dependency_entry(text, wanted, _needs_runtime, is_main=is_main, longest=longest)
+    after = append_dependency_entry(text, wanted, _needs_runtime, is_main=is_main, line_length=longest)
     if lacking(after):
         raise ValueError("a list with torch is not a plain list of strings that only `setup` uses")
     return after
