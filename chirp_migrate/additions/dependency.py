@@ -1,10 +1,10 @@
 """Add the runtime to the dependencies of a migrated project, because the migrated code imports ``chirpid_patch``.
 
-The module adds an entry for ``chirpid-patch`` to the first list of dependencies that contains torch. The lists in order
-are the main dependencies of the package, the extras of the package, and a requirements file. If a requirements file
-repeats the list of the package, the requirements file also gets the entry. If no list contains torch, and the project
-is not a package, the requirements file gets the entry. If only the examples of a package import the runtime, no list
-changes. The edits keep the comments, order, quotes and newlines of a file.
+The module adds an entry for ``chirpid-patch`` to the first list of dependencies that contains torch. The module
+searches the lists in this order: the main dependencies of the package, the extras of the package, a requirements file.
+If a requirements file repeats the list of the package, the requirements file also gets the entry. If no list contains
+torch, and the project is not a package, the requirements file gets the entry. If only the examples of a package import
+the runtime, no list changes. The edits keep the comments, order, quotes and newlines of a file.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def dependency_plan(root: Path, version: str, line_length: int | None = None) ->
         whom = f"{' and '.join(others)} also {'names' if len(others) == 1 else 'name'} torch"
         return (
             plans,
-            f"{whom}, like {first.path}: if you install from {' or '.join(others)}, also add {wanted} to that file.",
+            f"{whom}, as {first.path} does: if you install from {' or '.join(others)}, also add {wanted} to that file.",
         )
     return plans, None
 

@@ -223,7 +223,7 @@ class _ModuleNames:
 
     @cached_property
     def unbound_names(self) -> frozenset[str]:
-        """Return the names that code reads, but that no import, assignment or definition of the module binds."""
+        """Return the names that code reads, but that no import, no definition and no variable of a function binds."""
         bound = {one.name for one in self.bindings} | {one.name for one in self._outline.functions}
         bound |= {one.name for one in self._outline.find(ast.ClassDef)}
         return frozenset(self._names_read_in("") - bound)

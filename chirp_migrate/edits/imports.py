@@ -166,7 +166,7 @@ def _current_meanings(module: Module, project: Project, clause: str) -> set[str]
 
 
 def _is_bound(module: Module, clause: str) -> bool:
-    """Return whether the top level already binds the name of an import clause whenever the module is imported."""
+    """Return whether every import of the module runs top-level code that binds the name of an import clause."""
     bindings = module.scopes.module.bindings.get(name_bound_by_import(clause), ())
     return any(
         binding.kind is not BindingKind.IMPORT or import_always_runs(module, binding.node) for binding in bindings

@@ -31,7 +31,7 @@ def is_formatted(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
 def formatting_edits(
     module: Module, edits: Mapping[Edit, Owners], other_edits: Iterable[Edit], style: CodeStyle
 ) -> list[tuple[Edit, Owners]]:
-    """Return further edits that format each changed statement whose layout was the formatter's before the change.
+    """Return further edits that format each changed statement that had the formatter's layout before the change.
 
     Args:
         module: the module before the edits.

@@ -60,7 +60,7 @@ def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | c
     if (respelled := module.once(_normalized_name)) is not None:
         raise NotMovable(f"Python normalises the name `{respelled}` to `{unicodedata.normalize('NFKC', respelled)}`")
     if "__getattr__" in module.scopes.module.bindings:
-        raise NotMovable("the module's `__getattr__` provides names that the module does not define")
+        raise NotMovable("the module's `__getattr__` may provide names that the module does not define")
     outer = module.enclosing_function(node)
     if outer is not None and (word := find_name_inspecting_call(module, outer)) is not None:
         raise NotMovable(f"`{word}` in the enclosing function may read its local names")
@@ -222,7 +222,9 @@ def check_class_is_movable(module: Module, project: Project, node: cst.ClassDef,
             check_annotations(module, statement, offset)
             for name, parameter in function_parameters(statement).items():
                 if not has_same_value_at(module, project, parameter.default, offset):
-                    raise NotMovable(f"the default of `{name}` would be evaluated at import")
+                    raise NotMovable(
+                        f"the default of `{name}` would be evaluated at import, and may then have another value"
+                    )
         elif not _is_constant(module, project, statement, offset):
             raise NotMovable("the class body does more than define methods, and the other code would run at import")
 
