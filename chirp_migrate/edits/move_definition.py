@@ -144,7 +144,8 @@ def reindent_source(
     3.13, ``__doc__`` contains the indentation. So if the project reads ``__doc__``, docstrings keep their indentation.
 
     Raises:
-        NotMovable: the lines cannot be moved as a block.
+        NotMovable: the lines would not be valid Python with the new indentation, or an f-string prints code that
+            ``edits`` would change.
     """
     start, end = span
     edits = list(edits)
@@ -166,7 +167,7 @@ def reindent_source(
     try:
         ast.parse("if True:\n" + text if indent else text)
     except SyntaxError:
-        raise NotMovable("the lines of the definition cannot be moved as a block") from None
+        raise NotMovable("the lines of the definition would not be valid Python with another indentation") from None
     return text
 
 

@@ -232,7 +232,7 @@ def _edits_of_construction(local: LocalClass, call: cst.Call, name: str) -> Iter
 
 
 def _store_arguments(local: LocalClass) -> Iterator[Edit]:
-    """Yield edits that store the captured values on ``self`` in the constructor, and read the values from ``self``."""
+    """Yield edits that store captured values on ``self`` in the constructor, and let methods read the values there."""
     module, init, names = local.module, local.init, [value.name for value in local.values]
     for one in local.values:
         for read in one.reads:
