@@ -474,15 +474,15 @@ def add_to_install_requires(text: str, requirement: str) -> str:
     return after
 
 
-def add_to_setup_script(text: str, wanted: str, line_length: int | None = None) -> str:
-    """Return a ``setup.py`` with ``wanted`` as the last entry of ``install_requires``, or of each extra with torch.
+def add_to_setup_script(text: str, requirement: str, line_length: int | None = None) -> str:
+    """Return a ``setup.py`` with ``requirement`` as the last entry of ``install_requires``, or of each extra with torch.
 
     The extras change only if ``install_requires`` contains neither torch nor the runtime. Lists that already contain
     the runtime do not change.
 
     Args:
         text: the script.
-        wanted: the requirement to add, without quotes.
+        requirement: the requirement to add, without quotes.
         line_length: the longest permitted line, in columns. For None, the limit is the length of the longest line of
             the script, but at least 88 and at most 120.
 
@@ -499,7 +499,7 @@ def add_to_setup_script(text: str, wanted: str, line_length: int | None = None) 
     if not lacking(text):
         return text
     longest = line_length or min(max(88, *map(len, text.splitlines())), 120)
-    after = append_dependency_entry(text, wanted, _needs_runtime, is_main=is_main, line_length=longest)
+    after = append_dependency_entry(text, requirement, _needs_runtime, is_main=is_main, line_length=longest)
     if lacking(after):
         raise ValueError("a list with torch is not a plain list of strings that only `setup` uses")
     return after

@@ -16,7 +16,13 @@ from chirp_migrate.syntax.queries import is_in_fstring, lines_in_strings
 
 
 def call_text(
-    module: Module, style: CodeStyle, callee: str, arguments: Sequence[str], *, indent: str = "", columns_taken: int = 0
+    module: Module,
+    code_style: CodeStyle,
+    callee: str,
+    arguments: Sequence[str],
+    *,
+    indent: str = "",
+    columns_taken: int = 0,
 ) -> str:
     """Return the source of ``callee(arguments)``.
 
@@ -24,13 +30,13 @@ def call_text(
 
     Args:
         module: the module that will contain the call.
-        style: how the project lays out its code.
+        code_style: how the project lays out its code.
         callee: source of the called expression.
         arguments: source of each argument.
         indent: indentation of the line in which the call begins.
         columns_taken: number of columns that other code needs in the first line of the call.
     """
-    longest, newline, inner = style.longest_line(module.text), module.newline, indent + module.tree.default_indent
+    longest, newline, inner = code_style.longest_line(module.text), module.newline, indent + module.tree.default_indent
     line = ", ".join(arguments)
     if len(f"{indent}{callee}({line})") + columns_taken <= longest or any(
         "\n" in one or "\r" in one for one in arguments
@@ -47,13 +53,13 @@ class CallEdit:
     Args:
         module: the module of the call.
         call: the call to change.
-        style: how the project lays out its code; ``None`` means that lines may have any length.
+        code_style: how the project lays out its code; ``None`` means that lines may have any length.
     """
 
-    def __init__(self, module: Module, call: cst.Call, style: CodeStyle | None = None) -> None:
+    def __init__(self, module: Module, call: cst.Call, code_style: CodeStyle | None = None) -> None:
         self._module, self._call = module, call
         # Before Python 3.12, an expression in an f-string must be on one line, so do not split the call into lines.
-        self._style = None if is_in_fstring(module, call) else style
+        self._style = None if is_in_fstring(module, call) else code_style
         self._spans = [module.span(argument) for argument in call.args]
         self._callee = ""
         self._named: list[Edit] = []

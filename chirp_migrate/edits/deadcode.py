@@ -55,7 +55,7 @@ class _DeadStatement:
 
 
 def remove_newly_unused_names(
-    before: str, after: str, is_public: Callable[[str], bool], style: ImportStyle
+    before: str, after: str, is_public: Callable[[str], bool], import_style: ImportStyle
 ) -> Iterator[list[Edit]]:
     """Yield edits that remove imports and variables that are unused in ``after`` but were used in ``before``.
 
@@ -67,7 +67,7 @@ def remove_newly_unused_names(
         after: source text of the module after the rewrite.
         is_public: function that returns whether another file may import a top-level name from this module. Names for
             which the function returns True stay.
-        style: how the project sorts and wraps imports.
+        import_style: how the project sorts and wraps imports.
     """
     only_imports = False
     while not only_imports:
@@ -83,7 +83,7 @@ def remove_newly_unused_names(
         if names:
             dead = _without_idle_submodules(before, dead)
             dead |= _needless_imports(before, after, is_public)
-        edits = _removal_edits(after, dead, style)
+        edits = _removal_edits(after, dead, import_style)
         if not edits:
             return
         yield edits
@@ -377,7 +377,7 @@ def _is_pure(statement: ast.stmt) -> bool:
     )
 
 
-def _removal_edits(text: str, dead: dict[_Binding, list[_DeadStatement]], style: ImportStyle) -> list[Edit]:
+def _removal_edits(text: str, dead: dict[_Binding, list[_DeadStatement]], import_style: ImportStyle) -> list[Edit]:
     lines = SOURCE_LINE.findall(text)
     starts = [0, *accumulate(map(len, lines))]
 
@@ -395,7 +395,7 @@ def _removal_edits(text: str, dead: dict[_Binding, list[_DeadStatement]], style:
         end = offset(statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
         if isinstance(statement, ast.Import | ast.ImportFrom) and len(aliases) < len(statement.names):
             removals = _alias_removals(text, statement.names, aliases, offset)
-            written = _shorten_import(text[start:end], apply_edits_in_span(text, (start, end), removals), style)
+            written = _shorten_import(text[start:end], apply_edits_in_span(text, (start, end), removals), import_style)
             edits += removals if written is None else [Edit(start, end, written)]
             continue
         if gone[id(block)] + 1 >= len(block):
@@ -428,14 +428,14 @@ def _is_followed_by_blank(lines: list[str], statement: ast.stmt) -> bool:
     return is_import and following < len(lines) and not lines[following].strip()
 
 
-def _shorten_import(statement: str, after: str, style: ImportStyle) -> str | None:
+def _shorten_import(statement: str, after: str, import_style: ImportStyle) -> str | None:
     """Return the source of a multi-line import in the project's layout, after names were removed from the import.
 
     The result is None if the import keeps its layout.
     """
     if "\n" not in statement or "#" in statement:
         return None
-    written = style.reformat_import(statement, after)
+    written = import_style.reformat_import(statement, after)
     return None if written == after else written
 
 

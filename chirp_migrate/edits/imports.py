@@ -87,14 +87,14 @@ def shadowed_import_names(module: Module, new_imports: Collection[Import], edits
 
 
 def import_edits(
-    module: Module, new_imports: Collection[Import], style: ImportStyle, first_use: int | None = None
+    module: Module, new_imports: Collection[Import], import_style: ImportStyle, first_use: int | None = None
 ) -> list[Edit]:
     """Return edits that import ``new_imports`` at the top level; an empty list if the module already imports all names.
 
     Args:
         module: the module that needs the imports.
         new_imports: the imports.
-        style: how the project sorts imports. Existing imports are not sorted again.
+        import_style: how the project sorts imports. Existing imports are not sorted again.
         first_use: offset of the first code that uses an imported name. The imports must be above this code.
     """
     edits: list[Edit] = []
@@ -102,18 +102,22 @@ def import_edits(
         missing = sorted(clause for origin, clause in new_imports if origin == source and not _is_bound(module, clause))
         existing = _import_from(module, source)
         late = existing is not None and first_use is not None and module.span(existing)[0] > first_use
-        if late or style.one_name_a_line:
+        if late or import_style.one_name_a_line:
             existing = None
         if missing and existing is not None:
-            edits += _with_project_layout(module, existing, _extend_import(module, existing, missing, style), style)
+            edits += _with_project_layout(
+                module, existing, _extend_import(module, existing, missing, import_style), import_style
+            )
         elif missing and source == _RUNTIME and (guarded := _guarded_import(module)) is not None:
-            edits += _insert_next_to(module, guarded, _import_line(source, missing), style)
+            edits += _insert_next_to(module, guarded, _import_line(source, missing), import_style)
         elif missing:
-            edits += _new_import_line(module, source, missing, style, first_use)
+            edits += _new_import_line(module, source, missing, import_style, first_use)
     return edits
 
 
-def local_import_edits(module: Module, name: cst.Name, new_import: Import, style: ImportStyle) -> list[Edit] | None:
+def local_import_edits(
+    module: Module, name: cst.Name, new_import: Import, import_style: ImportStyle
+) -> list[Edit] | None:
     """Return edits that import ``new_import`` next to the imports of ``name``, in a function or a ``__main__`` block.
 
     The result is ``None`` if the import must be at the top level of the module. The import must be at the top level in
@@ -137,7 +141,7 @@ def local_import_edits(module: Module, name: cst.Name, new_import: Import, style
         edit
         for statement in statements
         if not _has_same_import(module, statement, line)
-        for edit in _insert_next_to(module, statement, line, style)
+        for edit in _insert_next_to(module, statement, line, import_style)
     ]
 
 
@@ -190,7 +194,9 @@ def _import_line(source: str, clauses: list[str]) -> str:
     return f"from {source} import {', '.join(clauses)}"
 
 
-def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str], style: ImportStyle) -> Iterator[Edit]:
+def _extend_import(
+    module: Module, statement: cst.ImportFrom, clauses: list[str], import_style: ImportStyle
+) -> Iterator[Edit]:
     """Yield edits that add ``clauses`` to an import.
 
     If the names of the import are sorted, the names stay sorted. If not, the new names come last.
@@ -203,7 +209,7 @@ def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str]
     own_line = module.newline + re.sub(r"\S", " ", module.text[module.line_start(starts[0]) : starts[0]])
     gap = module.text[spans[0][1] : ends[0]]
     separator = f",{own_line}" if "#" in gap else gap if len(names) > 1 else ", "
-    sorted_names = style.names_in_order([*names, *clauses])
+    sorted_names = import_style.names_in_order([*names, *clauses])
     if [name for name in sorted_names if name in names] != names:
         sorted_names = [*names, *clauses]
     ahead = list(takewhile(lambda clause: clause not in names, sorted_names))
@@ -223,25 +229,25 @@ def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str]
 
 
 def _with_project_layout(
-    module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], style: ImportStyle
+    module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], import_style: ImportStyle
 ) -> list[Edit]:
     """Return edits that change an import statement, and give the statement the layout of the project's own tools."""
     edits, (start, end) = list(edits), module.span(statement)
     after = apply_edits_in_span(module.text, (start, end), edits)
     before, new = (text.replace(module.newline, "\n") for text in (module.text[start:end], after))
-    written = style.reformat_import(before, new).replace("\n", module.newline)
+    written = import_style.reformat_import(before, new).replace("\n", module.newline)
     return edits if written == after else [Edit(start, end, written)]
 
 
 def _new_import_line(
-    module: Module, source: str, clauses: list[str], style: ImportStyle, first_use: int | None
+    module: Module, source: str, clauses: list[str], import_style: ImportStyle, first_use: int | None
 ) -> list[Edit]:
     """Return edits that add an import as a new line.
 
     If possible, the line is inserted at its sorted place. If not, the line follows the import of ``DataLoader`` or
     torch, or the imports of its section.
     """
-    line = style.format_import(_import_line(source, clauses)).replace("\n", module.newline)
+    line = import_style.format_import(_import_line(source, clauses)).replace("\n", module.newline)
     body = module.tree.body
     run = _import_positions(module, source)
     if not run:
@@ -251,14 +257,14 @@ def _new_import_line(
         return [Edit(offset, offset, f"{line}{module.newline}")]
     imports = _imports_in(module, body)
     below = _loader_import(module, imports, run, first_use) if source == _RUNTIME else None
-    if below is None or style.is_configured:
-        edits = _insert_sorted(module, body[run[0]], body[run[-1]], _import_line(source, clauses), style)
+    if below is None or import_style.is_configured:
+        edits = _insert_sorted(module, body[run[0]], body[run[-1]], _import_line(source, clauses), import_style)
         if edits is not None:
             return edits
     if below is not None:
         return [_insert_line_after(module, below, line)]
-    section = style.section(source)
-    alike = [n for n in run if n in imports and {*map(style.section, imports[n])} == {section}]
+    section = import_style.section(source)
+    alike = [n for n in run if n in imports and {*map(import_style.section, imports[n])} == {section}]
     if not alike and source != _RUNTIME:
         start = start_of_comments_above(module, module.line_start(module.span(body[run[0]])[0]), "")
         return [Edit(start, start, f"{line}{module.newline}{module.newline}")]
@@ -339,7 +345,7 @@ def _is_for_type_checkers(module: Module, statement: cst.CSTNode) -> bool:
     return any("TYPE_CHECKING" in module.source(guard.test) for guard in guards)
 
 
-def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, style: ImportStyle) -> list[Edit]:
+def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, import_style: ImportStyle) -> list[Edit]:
     """Return edits that insert ``line`` at its sorted place if the project sorts imports, else below ``statement``."""
     parent = module.parents[statement]
     if not isinstance(parent, cst.SimpleStatementLine) or parent.body[-1] is not statement:
@@ -348,7 +354,9 @@ def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, style: Im
     body: Sequence[cst.CSTNode] = getattr(module.parents[parent], "body", (parent,))
     imports = _imports_in(module, body)
     run = _neighbouring_imports(imports, body.index(parent))
-    edits = _insert_sorted(module, body[run[0]], body[run[-1]], line, style) if style.is_configured else None
+    edits = (
+        _insert_sorted(module, body[run[0]], body[run[-1]], line, import_style) if import_style.is_configured else None
+    )
     return (
         [_insert_line_after(module, _last_torch_import(body, imports, body.index(parent)), line)]
         if edits is None
@@ -368,14 +376,14 @@ def _last_torch_import(body: Sequence[cst.CSTNode], imports: Mapping[int, list[s
 
 
 def _insert_sorted(
-    module: Module, first: cst.CSTNode, last: cst.CSTNode, line: str, style: ImportStyle
+    module: Module, first: cst.CSTNode, last: cst.CSTNode, line: str, import_style: ImportStyle
 ) -> list[Edit] | None:
     """Return edits that insert ``line`` where isort would put it; None if the imports are not sorted."""
     start, stop = module.line_start(module.span(first)[0]), module.line_end(module.span(last)[1] - 1)
     indent = module.indentation(start)
     lines = module.text[start:stop].splitlines(keepends=True)
     imports = "".join(text.removeprefix(indent) for text in lines)
-    insertions = style.insertions(imports, line)
+    insertions = import_style.insertions(imports, line)
     if insertions is None or not imports.endswith(("\n", "\r")):
         return None
     edits = []
