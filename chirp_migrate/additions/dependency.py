@@ -475,7 +475,7 @@ def add_to_install_requires(text: str, requirement: str) -> str:
 
 
 def add_to_setup_script(text: str, requirement: str, line_length: int | None = None) -> str:
-    """Return a ``setup.py`` with ``requirement`` as the last entry of ``install_requires``, or of each extra with torch.
+    """Return a ``setup.py`` with ``requirement`` as last entry of ``install_requires``, or of each extra with torch.
 
     The extras change only if ``install_requires`` contains neither torch nor the runtime. Lists that already contain
     the runtime do not change.

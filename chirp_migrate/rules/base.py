@@ -35,8 +35,8 @@ class RuleMatch:
         edits: replacements in the source text; an empty tuple if the rule reports the problem but does not rewrite the
             code.
         imports: the imports that ``apply`` must add to the module, because the edits use the imported names.
-        fine: whether nothing is wrong at the place. Reports only count such places, and do not list them (see
-            ``Rule.counts_sites``).
+        fine: True if the code at the place is correct and needs no rewrite. Reports only count such places, and do not
+            list them (see ``Rule.counts_sites``).
         why: short machine-readable reason, such as ``used-as-value``; reports count the findings with each reason.
         by_default: whether ``apply`` makes the edits even without ``--unsafe``. Only rules that change what training
             learns use this attribute.

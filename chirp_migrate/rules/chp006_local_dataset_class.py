@@ -54,13 +54,13 @@ class LocalDatasetClass(Rule):
     - `directly-in-function`: the definition of the class is directly in a function, not in the body of another class.
       The definition is not the only statement of its block.
     - `no-decorator`: the class has no decorators and no keywords, such as `metaclass=`.
-    - `plain-bases`: each base of the class is a name that is known at module level. Each base is a class of PyTorch or
-      torchvision, or a class of the project that inherits from such a class. A base from the project has no metaclass,
-      no ``__init_subclass__`` and no decorators that may store state. The methods of a base from the project do not
-      create or copy objects, and do not inspect objects, for example with ``__dict__``, ``vars`` or ``dir``. The
-      attributes of a base from the project are not objects of project classes, because such an object may be a
-      descriptor. The methods of a base from the project use `type(self)` only to call this class or to read its
-      attributes.
+    - `plain-bases`: each base of the class is a name of the module, not a local name of an enclosing function. Each
+      base is a class of PyTorch or torchvision, or a class of the project that inherits from such a class. A base from
+      the project has no metaclass, no ``__init_subclass__`` and no decorators that may store state. The methods of a
+      base from the project do not create or copy objects, and do not inspect objects, for example with ``__dict__``,
+      ``vars`` or ``dir``. The attributes of a base from the project are not objects of project classes, because such an
+      object may be a descriptor. The methods of a base from the project use `type(self)` only to call this class or to
+      read its attributes.
     - `plain-body`: the body of the class contains methods and constants. All decorators in the body are from Python or
       PyTorch, such as `@property`, and store no reference to the decorated function. Decorators, bases, defaults and
       annotations have the same values at module level as in the function. No other code assigns a module-level name
@@ -83,13 +83,13 @@ class LocalDatasetClass(Rule):
       assignment may be in a `with` block only if the context managers provably do not swallow exceptions. The
       assignment may be a `:=` only if every path evaluates this `:=`.
     - `used-before-rebound`: each captured name keeps its value until the last use of the class and its objects. The
-      variable of a comprehension gets a new value in each iteration. If a captured name is bound again, the code may
-      use an object of the class, and the loader of this object, only in a few ways. The code may pass object and loader
-      to a loader call, iterate over them, call `len` and return them. The code may store object and loader in a
-      variable for the following statements of the same block. The code may pass object and loader to a function of the
-      project that uses them only in the ways that this condition permits. If a captured name is bound again, the
-      methods do not pass on `self`, a method of `self`, or a generator or function that reads the name. If a captured
-      name is bound again, no base is a class of the project.
+      variable of a comprehension does not keep its value, because each iteration binds the variable again. If a
+      captured name is bound again, the code may use an object of the class, and the loader of this object, only in a
+      few ways. The code may pass object and loader to a loader call, iterate over them, call `len` and return them. The
+      code may store object and loader in a variable for the following statements of the same block. The code may pass
+      object and loader to a function of the project that uses them only in the ways that this condition permits. If a
+      captured name is bound again, the methods do not pass on `self`, a method of `self`, or a generator or function
+      that reads the name. If a captured name is bound again, no base is a class of the project.
     - `plain-values`: a captured value is no local function, class or lambda. The name of a captured value does not
       begin with two underscores. If the value is imported, only one import statement binds its name, and the name
       always has the same value (see `one-import` of CHP012).
@@ -219,7 +219,7 @@ def _edits_of_construction(local: LocalClass, call: cst.Call, name: str) -> Iter
     for one in local.values:
         owner = module.scopes.lookup(one.name, call)
         if owner is None or owner.scope is not one.scope:
-            raise NotMovable(f"`{one.name}` refers to another object at a constructor call")
+            raise NotMovable(f"`{one.name}` refers to another object at a constructor call than in the class")
     if local.values:
         last = call.args[-1] if call.args else None
         if last is not None and isinstance(last.value, cst.GeneratorExp) and not last.value.lpar:

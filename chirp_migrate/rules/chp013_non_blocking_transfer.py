@@ -83,8 +83,8 @@ class NonBlockingTransfer(Rule):
     its batches, and the rewrite of this loader must have a gain. The loop must not wait for the copy immediately after
     the copy starts. A loader provably pins its batches if ``pin_memory`` is ``True``, ``torch.cuda.is_available()`` or
     a comparison with ``"cuda"``. A loader also pins its batches if its samples are in memory and the factory allocates
-    the batches. With ``--all-loaders`` the rule adds the argument everywhere. A review accepts or refuses the copies
-    and the call that builds their loader only together.
+    the batches. With ``--all-loaders`` the rule adds the argument to every statement that meets the conditions above. A
+    review accepts or refuses the copies and the call that builds their loader only together.
 
     If a tuple assignment gets too long for a line, the rule writes one assignment for each name. The rule does not
     split the assignment if one new assignment would read a name that another new assignment changes.

@@ -51,13 +51,14 @@ class StackedSamples(Rule):
     - `no-bindings`: the indices contain no `:=`, `await` or `yield`.
     - `pure-index`: an `index` other than `i` has no side effects. Such an `index` consists of names, subscripts,
       attributes, arithmetic and calls of functions that are known to have no side effects.
-    - `indices-available`: all indices exist before the code reads the first sample, unless `index` is just `i`. The
-      indices are a list, tuple or `range`, the result of a known function, or a local name for such a value.
-    - `same-dataset`: neither the computation of the indices nor the reading of a sample replaces the dataset. The
-      dataset is a local variable, or only known functions compute the indices. If the dataset is a name of the module,
-      no function declares the name ``global``, and no other file assigns the name. If the dataset is an attribute, only
-      ``self.NAME = …`` in an ``__init__`` sets the attribute, in all files. No ``setattr`` and no ``__dict__`` changes
-      this attribute.
+    - `indices-available`: if `index` is not just `i`, all items of `indices` exist before the code reads the first
+      sample. Then `indices` is a list, tuple or `range`, the result of a known function, or a local name of such a
+      value.
+    - `same-dataset`: no code that computes an index or reads a sample assigns another object to the name of the
+      dataset. The dataset is a local variable, or only known functions compute the indices. If the dataset is a name of
+      the module, no function declares the name ``global``, and no other file assigns the name. If the dataset is an
+      attribute, only ``self.NAME = …`` in an ``__init__`` sets the attribute, in all files. No ``setattr`` and no
+      ``__dict__`` changes this attribute.
     - `no-comment`: the code contains no `#`, because the rewrite would lose a comment.
     """
 
