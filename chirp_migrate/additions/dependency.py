@@ -1,10 +1,10 @@
 """Add the runtime to the dependencies of a migrated project, because the migrated code imports ``chirpid_patch``.
 
-The module adds an entry for ``chirpid-patch`` to the first list of dependencies that contains torch. The lists in order
-are the main dependencies of the package, the extras of the package, and a requirements file. If a requirements file
-repeats the list of the package, the requirements file also gets the entry. If no list contains torch, and the project
-is not a package, the requirements file gets the entry. If only the examples of a package import the runtime, no list
-changes. The edits keep the comments, order, quotes and newlines of a file.
+The module adds an entry for ``chirpid-patch`` to the first list of dependencies that contains torch. The module
+searches the lists in this order: the main dependencies of the package, the extras of the package, a requirements file.
+If a requirements file repeats the list of the package, the requirements file also gets the entry. If no list contains
+torch, and the project is not a package, the requirements file gets the entry. If only the examples of a package import
+the runtime, no list changes. The edits keep the comments, order, quotes and newlines of a file.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def dependency_plan(root: Path, version: str, line_length: int | None = None) ->
         whom = f"{' and '.join(others)} also {'names' if len(others) == 1 else 'name'} torch"
         return (
             plans,
-            f"{whom}, like {first.path}: if you install from {' or '.join(others)}, also add {wanted} to that file.",
+            f"{whom}, as {first.path} does: if you install from {' or '.join(others)}, also add {wanted} to that file.",
         )
     return plans, None
 
@@ -474,15 +474,15 @@ def add_to_install_requires(text: str, requirement: str) -> str:
     return after
 
 
-def add_to_setup_script(text: str, wanted: str, line_length: int | None = None) -> str:
-    """Return a ``setup.py`` with ``wanted`` as the last entry of ``install_requires``, or of each extra with torch.
+def add_to_setup_script(text: str, requirement: str, line_length: int | None = None) -> str:
+    """Return a ``setup.py`` with ``requirement`` as last entry of ``install_requires``, or of each extra with torch.
 
     The extras change only if ``install_requires`` contains neither torch nor the runtime. Lists that already contain
     the runtime do not change.
 
     Args:
         text: the script.
-        wanted: the requirement to add, without quotes.
+        requirement: the requirement to add, without quotes.
         line_length: the longest permitted line, in columns. For None, the limit is the length of the longest line of
             the script, but at least 88 and at most 120.
 
@@ -499,7 +499,7 @@ def add_to_setup_script(text: str, wanted: str, line_length: int | None = None) 
     if not lacking(text):
         return text
     longest = line_length or min(max(88, *map(len, text.splitlines())), 120)
-    after = append_dependency_entry(text, wanted, _needs_runtime, is_main=is_main, longest=longest)
+    after = append_dependency_entry(text, requirement, _needs_runtime, is_main=is_main, line_length=longest)
     if lacking(after):
         raise ValueError("a list with torch is not a plain list of strings that only `setup` uses")
     return after

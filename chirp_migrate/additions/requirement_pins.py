@@ -61,18 +61,18 @@ class PinnedRequirement:
         return not self.is_conditional and any(_excludes(bound, NEEDED[self.name]) for bound in self.bounds)
 
 
-def version_conflicts(runtime_folder: Path, project: Path) -> list[str]:
+def version_conflicts(migrated_folder: Path, project: Path) -> list[str]:
     """Return a message for each requirement, such as ``torch<2``, that excludes all versions that the runtime supports.
 
     Args:
-        runtime_folder: the migrated folder.
-        project: the folder of the project, which is ``runtime_folder`` or a folder above. The function reads the files
+        migrated_folder: the folder whose files import the runtime after the migration.
+        project: the folder of the project, which is ``migrated_folder`` or a folder above. The function reads the files
             in both folders, and in all folders between these two folders. The paths in messages are relative to
             ``project``.
     """
     return [
         f"{path} requires {pin.written}, but chirpid-patch needs {_TITLES.get(pin.name, pin.name)}>={NEEDED[pin.name]}"
-        for path, pin in _pins_up_to(runtime_folder, project)
+        for path, pin in _pins_up_to(migrated_folder, project)
         if pin.contradicts
     ]
 

@@ -78,7 +78,7 @@ def _value_of(node: ast.expr, tree: ast.AST) -> ast.expr:
 
 
 def append_dependency_entry(
-    text: str, entry: str, is_wanted: Callable[[Sequence[str]], bool], *, is_main: bool, longest: int
+    text: str, entry: str, is_wanted: Callable[[Sequence[str]], bool], *, is_main: bool, line_length: int
 ) -> str:
     """Return a ``setup.py`` in which some lists of dependencies have a new last entry.
 
@@ -90,7 +90,7 @@ def append_dependency_entry(
         entry: the requirement to add, without quotes.
         is_wanted: function that receives the entries of a list, and returns whether the list gets the new entry.
         is_main: whether to extend ``install_requires``; False extends lists in ``extras_require``.
-        longest: the longest permitted line, in columns.
+        line_length: the longest permitted line, in columns.
 
     Raises:
         ValueError: the script is not valid Python, no list for the entry is a plain literal, or a list cannot be
@@ -100,7 +100,7 @@ def append_dependency_entry(
     chosen = [number for number, one in enumerate(lists) if one.is_main == is_main and is_wanted(one.entries)]
     if not chosen:
         raise ValueError("the list with torch is not a plain list of strings that only `setup` uses")
-    after = _extend(text, chosen, entry, longest)
+    after = _extend(text, chosen, entry, line_length)
     expected = [[*one.entries, entry] if number in chosen else [*one.entries] for number, one in enumerate(lists)]
     if [[*one.entries] for one in _lists(after)] != expected:
         raise ValueError("the list of dependencies has a form that chirp-migrate cannot parse")
@@ -242,14 +242,14 @@ def _literal(text: str, node: ast.List | ast.Tuple, is_main: bool) -> Iterator[_
         yield _Literal(is_main, tuple(entries), tuple(spans), start, end - 1)
 
 
-def _extend(text: str, chosen: Sequence[int], entry: str, longest: int) -> str:
-    """Return the script with ``entry`` at the end of those lists whose numbers are in ``chosen``."""
+def _extend(text: str, chosen: Sequence[int], entry: str, line_length: int) -> str:
+    """Return the script with ``entry`` at the end of each list whose index in ``_lists(text)`` is in ``chosen``."""
     for number in chosen:
-        text = _extended(text, _lists(text)[number], entry, longest)
+        text = _extended(text, _lists(text)[number], entry, line_length)
     return text
 
 
-def _extended(text: str, given: _Literal, entry: str, longest: int) -> str:
+def _extended(text: str, given: _Literal, entry: str, line_length: int) -> str:
     """Return a script in which a list has a new last entry.
 
     If the previous entry is on its own line, the new entry also gets its own line.
@@ -264,7 +264,7 @@ def _extended(text: str, given: _Literal, entry: str, longest: int) -> str:
     newline = "\r\n" if "\r\n" in text else "\n"
     if text[line:start].strip():
         after = f"{text[:last]}, {mark}{entry}{mark}{text[last:]}"
-        if len(after[line:].split("\n", 1)[0].rstrip()) <= longest or "\n" in text[given.start : given.end]:
+        if len(after[line:].split("\n", 1)[0].rstrip()) <= line_length or "\n" in text[given.start : given.end]:
             return after
         indent = re.match(r"[ \t]*", text[line:])[0]  # type: ignore[index]
         inner = indent + ("\t" if "\t" in indent else "    ")

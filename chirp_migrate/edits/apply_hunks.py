@@ -19,7 +19,9 @@ from chirp_migrate.syntax.module import Module
 _WORD = re.compile(r"\w+")
 
 
-def text_with_hunks(module: Module, hunks: Iterable[Hunk], public_names: Collection[str], style: ImportStyle) -> str:
+def text_with_hunks(
+    module: Module, hunks: Iterable[Hunk], public_names: Collection[str], import_style: ImportStyle
+) -> str:
     """Return the text of ``module`` after applying only the accepted ``hunks``.
 
     Args:
@@ -27,7 +29,7 @@ def text_with_hunks(module: Module, hunks: Iterable[Hunk], public_names: Collect
         hunks: the accepted hunks, in the order of the file. The result does not depend on the refused hunks.
         public_names: top-level names that other files import from this file. The names stay, even if the file itself
             does not use the names.
-        style: how the project sorts imports.
+        import_style: how the project sorts imports.
 
     Raises:
         UnparsableModule: the file cannot be parsed.
@@ -42,7 +44,7 @@ def text_with_hunks(module: Module, hunks: Iterable[Hunk], public_names: Collect
     # If the user has edited a hunk, the hunk may no longer use an import.
     needed = {one for hunk in accepted for one in hunk.imports if name_bound_by_import(one[1]) in words}
     first_use = min(edit.start for edit in edits)
-    text = apply_edits(module.text, [*import_edits(module, needed, style, first_use), *edits])
-    for dead in remove_newly_unused_names(module.text, text, public_names.__contains__, style):
+    text = apply_edits(module.text, [*import_edits(module, needed, import_style, first_use), *edits])
+    for dead in remove_newly_unused_names(module.text, text, public_names.__contains__, import_style):
         text = apply_edits(text, dead)
     return text

@@ -16,7 +16,13 @@ from chirp_migrate.syntax.queries import is_in_fstring, lines_in_strings
 
 
 def call_text(
-    module: Module, style: CodeStyle, callee: str, arguments: Sequence[str], *, indent: str = "", columns_taken: int = 0
+    module: Module,
+    code_style: CodeStyle,
+    callee: str,
+    arguments: Sequence[str],
+    *,
+    indent: str = "",
+    columns_taken: int = 0,
 ) -> str:
     """Return the source of ``callee(arguments)``.
 
@@ -24,13 +30,13 @@ def call_text(
 
     Args:
         module: the module that will contain the call.
-        style: how the project lays out its code.
+        code_style: how the project lays out its code.
         callee: source of the called expression.
         arguments: source of each argument.
         indent: indentation of the line in which the call begins.
         columns_taken: number of columns that other code needs in the first line of the call.
     """
-    longest, newline, inner = style.longest_line(module.text), module.newline, indent + module.tree.default_indent
+    longest, newline, inner = code_style.longest_line(module.text), module.newline, indent + module.tree.default_indent
     line = ", ".join(arguments)
     if len(f"{indent}{callee}({line})") + columns_taken <= longest or any(
         "\n" in one or "\r" in one for one in arguments
@@ -47,13 +53,13 @@ class CallEdit:
     Args:
         module: the module of the call.
         call: the call to change.
-        style: how the project lays out its code; ``None`` means that lines may have any length.
+        code_style: how the project lays out its code; ``None`` means that lines may have any length.
     """
 
-    def __init__(self, module: Module, call: cst.Call, style: CodeStyle | None = None) -> None:
+    def __init__(self, module: Module, call: cst.Call, code_style: CodeStyle | None = None) -> None:
         self._module, self._call = module, call
         # Before Python 3.12, an expression in an f-string must be on one line, so do not split the call into lines.
-        self._style = None if is_in_fstring(module, call) else style
+        self._style = None if is_in_fstring(module, call) else code_style
         self._spans = [module.span(argument) for argument in call.args]
         self._callee = ""
         self._named: list[Edit] = []
@@ -86,9 +92,9 @@ class CallEdit:
 
     @cached_property
     def _moved_lines(self) -> dict[int, Edit]:
-        """Return the edits that move lines to the left if the first argument moves to the line below a new called name.
+        """Return the edits of the lines that move to the left if the first argument moves below a new called name.
 
-        Each key is the start offset of a line, and the value is the edit of this line. A line moves if it begins at or
+        Each key is the start offset of a line, and its value is the edit of this line. A line moves if it begins at or
         to the right of the first argument. All lines move by the same number of columns. Lines that begin inside a
         string are omitted, because a move would change the value of the string. The result is empty if the first
         argument is at the start of a line.
@@ -165,10 +171,11 @@ class CallEdit:
         return not self._module.text[self._module.line_start(start) : start].strip()
 
     def _black_layout(self, in_place: Sequence[Edit]) -> tuple[Edit, ...]:
-        """Return the edit that writes the whole call in black's layout if ``in_place`` would make lines too long.
+        """Return the edit that writes the whole call in black's layout if the edits ``in_place`` make lines too long.
 
-        The result is empty if black formats the statement later. The result is also empty if the call contains comments
-        or an argument of several lines, because the new layout would move such comments and arguments to other lines.
+        The result is empty if the statement has black's layout now, because a later step formats such statements again.
+        The result is also empty if the call contains comments or an argument of several lines, because the new layout
+        would move such comments and arguments to other lines.
         """
         module, style = self._module, self._style
         if style is None or is_formatted(module, style, self._call):

@@ -55,7 +55,7 @@ class _DeadStatement:
 
 
 def remove_newly_unused_names(
-    before: str, after: str, is_public: Callable[[str], bool], style: ImportStyle
+    before: str, after: str, is_public: Callable[[str], bool], import_style: ImportStyle
 ) -> Iterator[list[Edit]]:
     """Yield edits that remove imports and variables that are unused in ``after`` but were used in ``before``.
 
@@ -67,7 +67,7 @@ def remove_newly_unused_names(
         after: source text of the module after the rewrite.
         is_public: function that returns whether another file may import a top-level name from this module. Names for
             which the function returns True stay.
-        style: how the project sorts and wraps imports.
+        import_style: how the project sorts and wraps imports.
     """
     only_imports = False
     while not only_imports:
@@ -83,7 +83,7 @@ def remove_newly_unused_names(
         if names:
             dead = _without_idle_submodules(before, dead)
             dead |= _needless_imports(before, after, is_public)
-        edits = _removal_edits(after, dead, style)
+        edits = _removal_edits(after, dead, import_style)
         if not edits:
             return
         yield edits
@@ -94,10 +94,11 @@ def remove_newly_unused_names(
 def _without_idle_submodules(
     before: str, dead: dict[_Binding, list[_DeadStatement]]
 ) -> dict[_Binding, list[_DeadStatement]]:
-    """Return ``dead`` without statements such as ``import a.b`` whose module ``a.b`` the old text did not use.
+    """Return the statements to remove, without statements such as ``import a.b`` whose ``a.b`` was unused before.
 
-    The file keeps the omitted statements. A file that keeps ``import a.b`` also keeps ``import a``, because both
-    statements bind the name ``a``.
+    The file keeps such a statement, because a rewrite did not make it unused. A file that keeps ``import a.b`` also
+    keeps ``import a``, because both statements bind the name ``a``. The argument ``dead`` contains the statements to
+    remove, by the name that they bind.
     """
     read, found = _module_names(before).paths, dict(dead)
     for binding, places in dead.items():
@@ -130,7 +131,7 @@ def _needless_imports(
     return found
 
 
-def top_level_names(text: str) -> set[str]:
+def removable_import_names(text: str) -> set[str]:
     """Return the names that top-level imports bind and that :func:`remove_newly_unused_names` may remove."""
     names = _module_names(text)
     return {binding.name for binding in names.bindings if not binding.scope} | (
@@ -222,7 +223,7 @@ class _ModuleNames:
 
     @cached_property
     def unbound_names(self) -> frozenset[str]:
-        """Return the names that code reads, but that no import, assignment or definition of the module binds."""
+        """Return the names that code reads, but that no import, no definition and no variable of a function binds."""
         bound = {one.name for one in self.bindings} | {one.name for one in self._outline.functions}
         bound |= {one.name for one in self._outline.find(ast.ClassDef)}
         return frozenset(self._names_read_in("") - bound)
@@ -376,7 +377,7 @@ def _is_pure(statement: ast.stmt) -> bool:
     )
 
 
-def _removal_edits(text: str, dead: dict[_Binding, list[_DeadStatement]], style: ImportStyle) -> list[Edit]:
+def _removal_edits(text: str, dead: dict[_Binding, list[_DeadStatement]], import_style: ImportStyle) -> list[Edit]:
     lines = SOURCE_LINE.findall(text)
     starts = [0, *accumulate(map(len, lines))]
 
@@ -394,7 +395,7 @@ def _removal_edits(text: str, dead: dict[_Binding, list[_DeadStatement]], style:
         end = offset(statement.end_lineno or statement.lineno, statement.end_col_offset or 0)
         if isinstance(statement, ast.Import | ast.ImportFrom) and len(aliases) < len(statement.names):
             removals = _alias_removals(text, statement.names, aliases, offset)
-            written = _shorten_import(text[start:end], apply_edits_in_span(text, (start, end), removals), style)
+            written = _shorten_import(text[start:end], apply_edits_in_span(text, (start, end), removals), import_style)
             edits += removals if written is None else [Edit(start, end, written)]
             continue
         if gone[id(block)] + 1 >= len(block):
@@ -427,14 +428,14 @@ def _is_followed_by_blank(lines: list[str], statement: ast.stmt) -> bool:
     return is_import and following < len(lines) and not lines[following].strip()
 
 
-def _shorten_import(statement: str, after: str, style: ImportStyle) -> str | None:
+def _shorten_import(statement: str, after: str, import_style: ImportStyle) -> str | None:
     """Return the source of a multi-line import in the project's layout, after names were removed from the import.
 
     The result is None if the import keeps its layout.
     """
     if "\n" not in statement or "#" in statement:
         return None
-    written = style.reformat_import(statement, after)
+    written = import_style.reformat_import(statement, after)
     return None if written == after else written
 
 

@@ -1,7 +1,7 @@
 """Find names for functions that replace lambdas.
 
-A name describes the expression or the purpose of the lambda. A name is a verb, mostly with an object (``_add_noise``),
-or the role of the function (``_collate_fn``).
+A name describes the expression or the purpose of the lambda. A name is a verb, mostly followed by a noun
+(``_add_noise``), or the role of the function (``_collate_fn``).
 """
 
 from __future__ import annotations
@@ -176,7 +176,10 @@ def _reads_parameter(node: cst.BaseExpression, function: cst.Lambda) -> bool:
 
 
 def _verb_with_object(verb: str, node: cst.BaseExpression) -> str:
-    """Return a verb with the name of its operand, such as ``add_noise``; ``shift`` if the operand has no short name."""
+    """Return a verb with the name of an operand, such as ``add_noise``.
+
+    If the operand is neither a number nor a suitable name, the result is ``shift``, for all verbs.
+    """
     match node:
         case cst.Integer(value=value) if value.isdigit():
             return f"{verb}_{value}"

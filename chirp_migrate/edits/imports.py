@@ -44,40 +44,40 @@ def name_bound_by_import(clause: str) -> str:
     return clause.split()[-1]
 
 
-def conflicting_names(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
-    """Return the names in the imports ``needed`` that the top level of the module already binds to another object.
+def conflicting_names(module: Module, project: Project, new_imports: Collection[Import]) -> set[str]:
+    """Return the names in the imports ``new_imports`` that the top level of the module already binds to another object.
 
     A name that an ``import *`` from a module of the project binds counts as bound.
     """
     return {
         name_bound_by_import(clause)
-        for source, clause in needed
+        for source, clause in new_imports
         if _current_meanings(module, project, clause) - {_qualified_name(source, clause)}
     }
 
 
-def names_conflicting_elsewhere(module: Module, project: Project, needed: Collection[Import]) -> set[str]:
-    """Return the names in ``needed`` that files with an ``import *`` from this module bind to another object."""
+def names_conflicting_elsewhere(module: Module, project: Project, new_imports: Collection[Import]) -> set[str]:
+    """Return the names in ``new_imports`` that files with an ``import *`` from this module bind to another object."""
     table = import_table(project, module.path)
     if not is_imported_elsewhere(project, module, "*"):
         return set()
     return {
         name
-        for source, clause in needed
+        for source, clause in new_imports
         if (name := name_bound_by_import(clause)) not in module.scopes.module.bindings
         and (table is None or table.exports(name))
         and is_bound_to_other_object(project, name, _qualified_name(source, clause), except_in=module.path)
     }
 
 
-def shadowed_import_names(module: Module, needed: Collection[Import], edits: Collection[Edit]) -> set[str]:
-    """Return the names in the imports ``needed`` that a function or class with new code binds to another object.
+def shadowed_import_names(module: Module, new_imports: Collection[Import], edits: Collection[Edit]) -> set[str]:
+    """Return the names in the imports ``new_imports`` that a function or class with new code binds to another object.
 
     ``edits`` insert the new code, which uses the names.
     """
     return {
         name
-        for source, clause in needed
+        for source, clause in new_imports
         for name in (name_bound_by_import(clause),)
         for scope in module.scopes.local_scopes_binding(name)
         if any(module.absolute(one.qualified) != _qualified_name(source, clause) for one in scope.bindings[name])
@@ -87,34 +87,38 @@ def shadowed_import_names(module: Module, needed: Collection[Import], edits: Col
 
 
 def import_edits(
-    module: Module, needed: Collection[Import], style: ImportStyle, first_use: int | None = None
+    module: Module, new_imports: Collection[Import], import_style: ImportStyle, first_use: int | None = None
 ) -> list[Edit]:
-    """Return edits that import ``needed`` at the top level; an empty list if the module already imports all names.
+    """Return edits that import ``new_imports`` at the top level; an empty list if the module already imports all names.
 
     Args:
         module: the module that needs the imports.
-        needed: the imports.
-        style: how the project sorts imports. Existing imports are not sorted again.
+        new_imports: the imports.
+        import_style: how the project sorts imports. Existing imports are not sorted again.
         first_use: offset of the first code that uses an imported name. The imports must be above this code.
     """
     edits: list[Edit] = []
-    for source in sorted({source for source, _ in needed}):
-        missing = sorted(clause for origin, clause in needed if origin == source and not _is_bound(module, clause))
+    for source in sorted({source for source, _ in new_imports}):
+        missing = sorted(clause for origin, clause in new_imports if origin == source and not _is_bound(module, clause))
         existing = _import_from(module, source)
         late = existing is not None and first_use is not None and module.span(existing)[0] > first_use
-        if late or style.one_name_a_line:
+        if late or import_style.one_name_a_line:
             existing = None
         if missing and existing is not None:
-            edits += _with_project_layout(module, existing, _extend_import(module, existing, missing, style), style)
+            edits += _with_project_layout(
+                module, existing, _extend_import(module, existing, missing, import_style), import_style
+            )
         elif missing and source == _RUNTIME and (guarded := _guarded_import(module)) is not None:
-            edits += _insert_next_to(module, guarded, _import_line(source, missing), style)
+            edits += _insert_next_to(module, guarded, _import_line(source, missing), import_style)
         elif missing:
-            edits += _new_import_line(module, source, missing, style, first_use)
+            edits += _new_import_line(module, source, missing, import_style, first_use)
     return edits
 
 
-def local_import_edits(module: Module, name: cst.Name, needed: Import, style: ImportStyle) -> list[Edit] | None:
-    """Return edits that import ``needed`` next to the imports of ``name``, in a function or a ``__main__`` block.
+def local_import_edits(
+    module: Module, name: cst.Name, new_import: Import, import_style: ImportStyle
+) -> list[Edit] | None:
+    """Return edits that import ``new_import`` next to the imports of ``name``, in a function or a ``__main__`` block.
 
     The result is ``None`` if the import must be at the top level of the module. The import must be at the top level in
     two cases: the module imports ``name`` at the top level, outside of a ``__main__`` block; or a function imports
@@ -128,16 +132,16 @@ def local_import_edits(module: Module, name: cst.Name, needed: Import, style: Im
         are_in_script = len(statements) == len(variable.bindings) and all(
             _is_in_main_block(module, s) for s in statements
         )
-        if not are_in_script or _is_bound(module, needed[1]):
+        if not are_in_script or _is_bound(module, new_import[1]):
             return None
     elif _loads_torch(module):
         return None
-    line = _import_line(needed[0], [needed[1]])
+    line = _import_line(new_import[0], [new_import[1]])
     return [
         edit
         for statement in statements
         if not _has_same_import(module, statement, line)
-        for edit in _insert_next_to(module, statement, line, style)
+        for edit in _insert_next_to(module, statement, line, import_style)
     ]
 
 
@@ -166,7 +170,7 @@ def _current_meanings(module: Module, project: Project, clause: str) -> set[str]
 
 
 def _is_bound(module: Module, clause: str) -> bool:
-    """Return whether the top level already binds the name of an import clause whenever the module is imported."""
+    """Return whether every import of the module runs top-level code that binds the name of an import clause."""
     bindings = module.scopes.module.bindings.get(name_bound_by_import(clause), ())
     return any(
         binding.kind is not BindingKind.IMPORT or import_always_runs(module, binding.node) for binding in bindings
@@ -190,7 +194,9 @@ def _import_line(source: str, clauses: list[str]) -> str:
     return f"from {source} import {', '.join(clauses)}"
 
 
-def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str], style: ImportStyle) -> Iterator[Edit]:
+def _extend_import(
+    module: Module, statement: cst.ImportFrom, clauses: list[str], import_style: ImportStyle
+) -> Iterator[Edit]:
     """Yield edits that add ``clauses`` to an import.
 
     If the names of the import are sorted, the names stay sorted. If not, the new names come last.
@@ -203,7 +209,7 @@ def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str]
     own_line = module.newline + re.sub(r"\S", " ", module.text[module.line_start(starts[0]) : starts[0]])
     gap = module.text[spans[0][1] : ends[0]]
     separator = f",{own_line}" if "#" in gap else gap if len(names) > 1 else ", "
-    sorted_names = style.names_in_order([*names, *clauses])
+    sorted_names = import_style.names_in_order([*names, *clauses])
     if [name for name in sorted_names if name in names] != names:
         sorted_names = [*names, *clauses]
     ahead = list(takewhile(lambda clause: clause not in names, sorted_names))
@@ -223,25 +229,25 @@ def _extend_import(module: Module, statement: cst.ImportFrom, clauses: list[str]
 
 
 def _with_project_layout(
-    module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], style: ImportStyle
+    module: Module, statement: cst.ImportFrom, edits: Iterable[Edit], import_style: ImportStyle
 ) -> list[Edit]:
     """Return edits that change an import statement, and give the statement the layout of the project's own tools."""
     edits, (start, end) = list(edits), module.span(statement)
     after = apply_edits_in_span(module.text, (start, end), edits)
     before, new = (text.replace(module.newline, "\n") for text in (module.text[start:end], after))
-    written = style.reformat_import(before, new).replace("\n", module.newline)
+    written = import_style.reformat_import(before, new).replace("\n", module.newline)
     return edits if written == after else [Edit(start, end, written)]
 
 
 def _new_import_line(
-    module: Module, source: str, clauses: list[str], style: ImportStyle, first_use: int | None
+    module: Module, source: str, clauses: list[str], import_style: ImportStyle, first_use: int | None
 ) -> list[Edit]:
     """Return edits that add an import as a new line.
 
     If possible, the line is inserted at its sorted place. If not, the line follows the import of ``DataLoader`` or
     torch, or the imports of its section.
     """
-    line = style.format_import(_import_line(source, clauses)).replace("\n", module.newline)
+    line = import_style.format_import(_import_line(source, clauses)).replace("\n", module.newline)
     body = module.tree.body
     run = _import_positions(module, source)
     if not run:
@@ -251,14 +257,14 @@ def _new_import_line(
         return [Edit(offset, offset, f"{line}{module.newline}")]
     imports = _imports_in(module, body)
     below = _loader_import(module, imports, run, first_use) if source == _RUNTIME else None
-    if below is None or style.is_configured:
-        edits = _insert_sorted(module, body[run[0]], body[run[-1]], _import_line(source, clauses), style)
+    if below is None or import_style.is_configured:
+        edits = _insert_sorted(module, body[run[0]], body[run[-1]], _import_line(source, clauses), import_style)
         if edits is not None:
             return edits
     if below is not None:
         return [_insert_line_after(module, below, line)]
-    section = style.section(source)
-    alike = [n for n in run if n in imports and {*map(style.section, imports[n])} == {section}]
+    section = import_style.section(source)
+    alike = [n for n in run if n in imports and {*map(import_style.section, imports[n])} == {section}]
     if not alike and source != _RUNTIME:
         start = start_of_comments_above(module, module.line_start(module.span(body[run[0]])[0]), "")
         return [Edit(start, start, f"{line}{module.newline}{module.newline}")]
@@ -339,7 +345,7 @@ def _is_for_type_checkers(module: Module, statement: cst.CSTNode) -> bool:
     return any("TYPE_CHECKING" in module.source(guard.test) for guard in guards)
 
 
-def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, style: ImportStyle) -> list[Edit]:
+def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, import_style: ImportStyle) -> list[Edit]:
     """Return edits that insert ``line`` at its sorted place if the project sorts imports, else below ``statement``."""
     parent = module.parents[statement]
     if not isinstance(parent, cst.SimpleStatementLine) or parent.body[-1] is not statement:
@@ -348,7 +354,9 @@ def _insert_next_to(module: Module, statement: cst.CSTNode, line: str, style: Im
     body: Sequence[cst.CSTNode] = getattr(module.parents[parent], "body", (parent,))
     imports = _imports_in(module, body)
     run = _neighbouring_imports(imports, body.index(parent))
-    edits = _insert_sorted(module, body[run[0]], body[run[-1]], line, style) if style.is_configured else None
+    edits = (
+        _insert_sorted(module, body[run[0]], body[run[-1]], line, import_style) if import_style.is_configured else None
+    )
     return (
         [_insert_line_after(module, _last_torch_import(body, imports, body.index(parent)), line)]
         if edits is None
@@ -368,14 +376,14 @@ def _last_torch_import(body: Sequence[cst.CSTNode], imports: Mapping[int, list[s
 
 
 def _insert_sorted(
-    module: Module, first: cst.CSTNode, last: cst.CSTNode, line: str, style: ImportStyle
+    module: Module, first: cst.CSTNode, last: cst.CSTNode, line: str, import_style: ImportStyle
 ) -> list[Edit] | None:
     """Return edits that insert ``line`` where isort would put it; None if the imports are not sorted."""
     start, stop = module.line_start(module.span(first)[0]), module.line_end(module.span(last)[1] - 1)
     indent = module.indentation(start)
     lines = module.text[start:stop].splitlines(keepends=True)
     imports = "".join(text.removeprefix(indent) for text in lines)
-    insertions = style.insertions(imports, line)
+    insertions = import_style.insertions(imports, line)
     if insertions is None or not imports.endswith(("\n", "\r")):
         return None
     edits = []

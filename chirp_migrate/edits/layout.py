@@ -19,25 +19,25 @@ from chirp_migrate.syntax.module import Module, walk_code
 _TOKEN = re.compile(r"\s+|\w+|[^\w\s]")
 
 
-def is_formatted(module: Module, style: CodeStyle, node: cst.CSTNode) -> bool:
+def is_formatted(module: Module, code_style: CodeStyle, node: cst.CSTNode) -> bool:
     """Return whether the statement around ``node`` has the layout that the project's formatter would produce."""
     for one in (node, *module.ancestors(node)):
         found = _line_range(module, one)
         if found is not None:
-            return style.has_black_layout(module.text[slice(*found)], module.text)
+            return code_style.has_black_layout(module.text[slice(*found)], module.text)
     return False
 
 
 def formatting_edits(
-    module: Module, edits: Mapping[Edit, Owners], other_edits: Iterable[Edit], style: CodeStyle
+    module: Module, edits: Mapping[Edit, Owners], other_edits: Iterable[Edit], code_style: CodeStyle
 ) -> list[tuple[Edit, Owners]]:
-    """Return further edits that format each changed statement whose layout was the formatter's before the change.
+    """Return further edits that format each changed statement that had the formatter's layout before the change.
 
     Args:
         module: the module before the edits.
         edits: the edits that change statements; each edit maps to the rewrites that contain the edit.
         other_edits: further edits of the module. Statements that these edits change are not formatted.
-        style: how the project formats its code.
+        code_style: how the project formats its code.
 
     Returns:
         Edits that must be applied after ``edits`` and ``other_edits``, each with the rewrites that change its
@@ -59,7 +59,7 @@ def formatting_edits(
     for (start, end), own in inside.items():
         before = module.text[start:end]
         after = apply_edits_in_span(module.text, (start, end), own)
-        laid_out = _layout_changes(after, style.laid_out(before, after, module.text))
+        laid_out = _layout_changes(after, code_style.laid_out(before, after, module.text))
         shift = start + sum(len(one.replacement) - (one.end - one.start) for one in every if one.end <= start)
         owners = frozenset().union(*(edits[one] for one in own))
         found += [(Edit(one.start + shift, one.end + shift, one.replacement), owners) for one in laid_out]

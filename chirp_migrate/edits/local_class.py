@@ -21,7 +21,7 @@ from chirp_migrate.edits.movability import (
     check_class_is_movable,
     decorators_store_no_state,
 )
-from chirp_migrate.edits.move_definition import NotMovable, insertion_offset
+from chirp_migrate.edits.move_definition import NotMovable, top_level_statement_offset
 from chirp_migrate.edits.statements import can_delete_lines_of
 from chirp_migrate.syntax.module import Module, find_nodes
 from chirp_migrate.syntax.name_resolution import (
@@ -110,15 +110,15 @@ class LocalClass:
         check_body_is_movable(module, node)
         self._check_class_state()
         for name in captured_names(module, *(base.value for base in node.bases)):
-            raise NotMovable(f"the base class is the local name `{name}`")
+            raise NotMovable(f"the base class `{name}` is a local name of the function")
         for one in (*self.values, *self.imports):
             if re.fullmatch(r"__\w*[^\W_]", one.name):
                 raise NotMovable(f"Python would mangle the name `{one.name}` inside a class")
             self._check_reads(one)
         check_captured_values(module, self.project, node, (*self.values, *self.imports))
-        check_class_is_movable(module, self.project, node, insertion_offset(module, node))
+        check_class_is_movable(module, self.project, node, top_level_statement_offset(module, node))
         if KEPT in module.source(node):
-            raise NotMovable(f"the class already uses names with `{KEPT}`")
+            raise NotMovable(f"the class already contains names with `{KEPT}`, which the rewrite would add")
         if not all(
             _is_plain(self.project, base, may_construct=not self.values)
             for base in qualified_base_names(module, self.project, node)
@@ -128,11 +128,13 @@ class LocalClass:
             self._check_constructor()
             if may_list_attributes(module):
                 raise NotMovable(
-                    "objects of the class would have more attributes, and the module lists attributes or names"
+                    "the rewrite would add attributes to objects of the class, and the module lists attributes (as "
+                    "`vars` or `dir` does)"
                 )
             if may_list_attributes_of_any_object(self.project):
                 raise NotMovable(
-                    "objects of the class would have more attributes, and the project lists attributes of objects"
+                    "the rewrite would add attributes to objects of the class, and the project lists attributes of "
+                    "objects (as `vars` or `dir` does)"
                 )
             if may_be_deep_copied(module, self.project, node):
                 raise NotMovable(
@@ -149,7 +151,7 @@ class LocalClass:
             parent = self.module.parents[read]
             of_super = isinstance(parent, cst.Arg) and is_super_call(self.module.parents[parent])
             if contains_node(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
-                raise NotMovable("the class uses its own name")
+                raise NotMovable("the class uses its own name for more than `super` and reads of attributes")
         if self.project.search(r"\b__subclasses__\b", "__subclasses__"):
             raise NotMovable("the project lists the subclasses of a class (`__subclasses__`)")
         if self.project.search(r"\bgetmembers\s*\((?:[^()]|\([^()]*\))*\bisclass\b", "isclass"):
@@ -183,9 +185,9 @@ class LocalClass:
             raise NotMovable("the class overrides how its objects are created or pickled")
         if self.init is None:
             if not _has_no_constructor(self.module, self.project, self.node):
-                raise NotMovable("the constructor of the base class would have to be called")
+                raise NotMovable("the new `__init__` would have to call the constructor of the base class")
         elif not isinstance(self.init.body, cst.IndentedBlock):
-            raise NotMovable("the constructor is written in one line")
+            raise NotMovable("the body of `__init__` is on the line of its `def`")
         elif self.module.scopes.names_bound(self.init, nested=True) & {value.name for value in self.values}:
             raise NotMovable("the constructor assigns a name that another method captures")
 

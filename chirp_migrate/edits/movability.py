@@ -60,7 +60,7 @@ def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | c
     if (respelled := module.once(_normalized_name)) is not None:
         raise NotMovable(f"Python normalises the name `{respelled}` to `{unicodedata.normalize('NFKC', respelled)}`")
     if "__getattr__" in module.scopes.module.bindings:
-        raise NotMovable("the module's `__getattr__` provides names that the module does not define")
+        raise NotMovable("the module's `__getattr__` may provide names that the module does not define")
     outer = module.enclosing_function(node)
     if outer is not None and (word := find_name_inspecting_call(module, outer)) is not None:
         raise NotMovable(f"`{word}` in the enclosing function may read its local names")
@@ -131,17 +131,17 @@ def _local_kind(module: Module, binding: Binding) -> str | None:
     return None
 
 
-def has_same_value_at(module: Module, project: Project, default: cst.BaseExpression | None, offset: int) -> bool:
+def has_same_value_at(module: Module, project: Project, expression: cst.BaseExpression | None, offset: int) -> bool:
     """Return whether an expression would have the same value at ``offset``, during the import of the module."""
-    if default is None or isinstance(default, _CONSTANTS) or is_name(default, "None", "True", "False"):
+    if expression is None or isinstance(expression, _CONSTANTS) or is_name(expression, "None", "True", "False"):
         return True
-    if isinstance(default, cst.UnaryOperation):
-        return has_same_value_at(module, project, default.expression, offset)
-    if isinstance(default, cst.Tuple):
-        return all(has_same_value_at(module, project, element.value, offset) for element in default.elements)
-    path = dotted_source(default) or ""
+    if isinstance(expression, cst.UnaryOperation):
+        return has_same_value_at(module, project, expression.expression, offset)
+    if isinstance(expression, cst.Tuple):
+        return all(has_same_value_at(module, project, element.value, offset) for element in expression.elements)
+    path = dotted_source(expression) or ""
     first, dot, _ = path.partition(".")
-    owner = module.scopes.lookup(first, default)
+    owner = module.scopes.lookup(first, expression)
     if owner is None:
         return not dot and module.scopes.is_builtin(first)
     scope, places = owner
@@ -173,7 +173,7 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
     annotations = [node.returns, *(one.annotation for one in function_parameters(node).values())]
     written = [annotation for annotation in annotations if annotation is not None]
     if any(find_nodes(one, cst.Call) for one in written):
-        raise NotMovable("the annotations call a function")
+        raise NotMovable("the annotations call a function, which would run at another time after the move")
     for name, owner in _names_read(module, *written):
         if owner is None:
             known = module.scopes.is_builtin(name) or bool(module.scopes.stars)
@@ -222,7 +222,9 @@ def check_class_is_movable(module: Module, project: Project, node: cst.ClassDef,
             check_annotations(module, statement, offset)
             for name, parameter in function_parameters(statement).items():
                 if not has_same_value_at(module, project, parameter.default, offset):
-                    raise NotMovable(f"the default of `{name}` would be evaluated at import")
+                    raise NotMovable(
+                        f"the default of `{name}` would be evaluated at import, and may then have another value"
+                    )
         elif not _is_constant(module, project, statement, offset):
             raise NotMovable("the class body does more than define methods, and the other code would run at import")
 
@@ -276,7 +278,7 @@ def _check_names_are_defined(module: Module, project: Project, expression: cst.B
         # later binding may change the value.
         decisive = min if len(imported) == 1 and imported != {""} else max
         if decisive(module.span(binding.node)[0] for binding in owner.bindings) >= offset:
-            raise NotMovable(f"`{name}` is defined further down in the module")
+            raise NotMovable(f"`{name}` is defined below the new place of the definition")
         if not is_always_assigned_before(module, module.top_level_statement(expression), owner):
             raise NotMovable(f"`{name}` may not be defined when the module is imported")
         path = dotted_source(expression) or name

@@ -51,7 +51,7 @@ def _shorten_name(name: str) -> str:
     return "_".join(words)
 
 
-def insertion_offset(module: Module, node: cst.CSTNode) -> int:
+def top_level_statement_offset(module: Module, node: cst.CSTNode) -> int:
     """Return the start offset of the top-level statement around ``node``.
 
     The decorators of the statement, and the comments directly above, belong to the statement.
@@ -59,7 +59,7 @@ def insertion_offset(module: Module, node: cst.CSTNode) -> int:
     return _start_with_comments(module, module.top_level_statement(node))
 
 
-def function_offset(module: Module, node: cst.CSTNode) -> int:
+def offset_for_new_function(module: Module, node: cst.CSTNode) -> int:
     """Return the offset at which a rewrite inserts a new function that the code at ``node`` will use.
 
     The new function is inserted above the top-level definition that contains ``node``. For code outside of definitions,
@@ -144,7 +144,8 @@ def reindent_source(
     3.13, ``__doc__`` contains the indentation. So if the project reads ``__doc__``, docstrings keep their indentation.
 
     Raises:
-        NotMovable: the lines cannot be moved as a block.
+        NotMovable: the lines would not be valid Python with the new indentation, or an f-string prints code that
+            ``edits`` would change.
     """
     start, end = span
     edits = list(edits)
@@ -166,7 +167,7 @@ def reindent_source(
     try:
         ast.parse("if True:\n" + text if indent else text)
     except SyntaxError:
-        raise NotMovable("the lines of the definition cannot be moved as a block") from None
+        raise NotMovable("the lines of the definition would not be valid Python with another indentation") from None
     return text
 
 
@@ -224,7 +225,7 @@ def replace_expression(module: Module, node: cst.BaseExpression, text: str) -> E
 
 
 def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[int]:
-    """Return the start offsets of docstring lines in ``span`` that begin with ``indent``, without the first lines."""
+    """Return the start offsets of docstring lines in ``span`` that begin with ``indent``, except first lines."""
     found: set[int] = set()
     for node in module.find(cst.FunctionDef, cst.ClassDef):
         match next(iter(node.body.body), None):

@@ -150,7 +150,7 @@ class MovedFunction:
         return owner is None or may_call_method_with_foreign_self(self.module, self.project, owner, method.name.value)
 
     def _may_add_method(self) -> bool:
-        """Return whether no code inspects the methods of the enclosing class, so that a new method has no effect."""
+        """Return whether no code inspects the methods of the enclosing class, so that no code notices a new method."""
         owner = self.module.enclosing_class(self.method or self.node)
         if self.project.search(r"\bdef\s+__getattribute__\b", "__getattribute__"):
             return False
@@ -179,7 +179,7 @@ class MovedFunction:
         """Check that no caller can pass a bound parameter by position. A ``partial`` does not accept such a call.
 
         Args:
-            uses: the definition of the function, or the code that reads its name.
+            uses: the definition of the function, and the code that reads its name.
 
         Raises:
             NotMovable: a caller may pass a bound parameter by position.
@@ -337,7 +337,8 @@ class MovedFunction:
             return move.first_unused_name(self.module, wishes, set_elsewhere.union(taken))
         if may_set_computed_attributes(self.module, project, owner):
             raise NotMovable(
-                "the rewrite would make the function a method, which an attribute with a computed name may hide"
+                "the rewrite would make the function a method, which an attribute set under a computed name (as in "
+                "`setattr(self, name, value)`) may hide"
             )
         if _may_inherit_private_methods(self.module, project, owner):
             around = f"_{enclosing_function_name(self.module, self.node)}_"

@@ -24,10 +24,10 @@ def delete_lines_of_statement(module: Module, statement: cst.CSTNode) -> Edit:
 
 
 def class_decorator_insertion(
-    module: Module, style: CodeStyle, node: cst.ClassDef, name: str, arguments: Sequence[str]
+    module: Module, code_style: CodeStyle, node: cst.ClassDef, name: str, arguments: Sequence[str]
 ) -> Edit:
     """Return the edit that puts ``@name(arguments)`` above a class that has no decorator yet."""
-    line = call_text(module, style, f"@{name}", arguments)
+    line = call_text(module, code_style, f"@{name}", arguments)
     place = module.span(node)[0]
     # The edit replaces the word `class`, and writes the word again below the decorator. So the lines that other edits
     # insert above the class are above the decorator.
@@ -110,7 +110,7 @@ def insert_at_start_of_block(
 
 
 def split_tuple_assignment(
-    module: Module, style: CodeStyle, statement: cst.CSTNode, edits: Sequence[Edit]
+    module: Module, code_style: CodeStyle, statement: cst.CSTNode, edits: Sequence[Edit]
 ) -> tuple[Edit, ...] | None:
     """Return the edit that applies ``edits``, and splits ``a, b = a.to(device), b.to(device)`` into two assignments.
 
@@ -133,7 +133,7 @@ def split_tuple_assignment(
     start, end = module.span(statement)
     is_alone = isinstance(line, cst.SimpleStatementLine) and len(line.body) == 1
     text = module.text[start:end]
-    longest = style.longest_line(module.text)
+    longest = code_style.longest_line(module.text)
     rest = module.text[end : module.line_end(end - 1)].rstrip()
     is_long = len(module.indentation(start) + apply_edits_in_span(module.text, (start, end), edits) + rest) > longest
     if not (is_alone and is_long) or NEWLINE.search(text) or _PRAGMA.search(rest):

@@ -155,7 +155,7 @@ def superclass_edits(
     arguments: Sequence[str],
     passed_assignments: Sequence[InitAttributeAssignment],
     base_attributes: frozenset[str],
-    style: CodeStyle,
+    code_style: CodeStyle,
 ) -> tuple[Edit, ...] | str:
     """Return edits that turn a class into a subclass of ``base``, or the reason why this is not possible.
 
@@ -167,7 +167,7 @@ def superclass_edits(
         arguments: source of the arguments of ``super().__init__``.
         passed_assignments: the assignments whose values are among ``arguments``.
         base_attributes: names of the attributes that the new base class sets.
-        style: how the project formats its code.
+        code_style: how the project formats its code.
     """
     methods = methods_of(node)
     late = [s for s in assignments if s not in passed_assignments and s.attribute in base_attributes]
@@ -188,7 +188,7 @@ def superclass_edits(
     if any(_reads_self(module, one) for one in above if one not in replaced):
         return "`__init__` reads attributes that the new base class sets later"
     indent = module.indentation(module.span(anchor)[0])
-    lines = [call_text(module, style, "super().__init__", arguments, indent=indent)]
+    lines = [call_text(module, code_style, "super().__init__", arguments, indent=indent)]
     lines += [f"self.{store.attribute} = {store.value}" for store in late]
     removed = dict.fromkeys([*replaced, *filter(is_super_init, statements)])
     return (

@@ -308,7 +308,10 @@ def _is_vendored(folder: os.DirEntry[str]) -> bool:
 
 
 def _has_licence_or_packaging(folder: str, levels: int) -> bool:
-    """Return whether a folder contains a licence or packaging file, in one of its upper ``levels`` levels."""
+    """Return whether a folder contains a licence or packaging file.
+
+    The function searches the files of the folder itself, and of its subfolders down to ``levels - 1`` levels below.
+    """
     try:
         with os.scandir(folder) as listed:
             entries = list(listed)

@@ -160,7 +160,7 @@ def plan_tree(
 
 
 def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
-    """Return the files. Each hunk keeps in ``together`` only the calls that hunks of other files also list.
+    """Return the files with hunks whose ``together`` contains only the calls that several files list.
 
     Within one file, rewrites that belong together are already in the same hunk.
     """
@@ -196,7 +196,7 @@ def _omit_tests_without_loaders(
     settings: Settings,
     jobs: int | None,
 ) -> tuple[SkippedFile, ...]:
-    """Return the excluded files with the number of loaders of each test file, and drop test files without loaders."""
+    """Return the excluded files, except tests without loaders; each test file has its number of loaders."""
     settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
     worded = [path for path in tests if any(rule.concerns(texts.get(path, ""), project) for rule in settings.rules)]
     loaders = {

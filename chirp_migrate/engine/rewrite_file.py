@@ -13,7 +13,7 @@ from itertools import count
 
 from chirp_migrate.analysis.dataflow.uses_elsewhere import is_named_in_strings
 from chirp_migrate.edits.apply_hunks import text_with_hunks
-from chirp_migrate.edits.deadcode import remove_newly_unused_names, top_level_names
+from chirp_migrate.edits.deadcode import removable_import_names, remove_newly_unused_names
 from chirp_migrate.edits.imports import (
     conflicting_names,
     import_edits,
@@ -171,7 +171,7 @@ def rewrite_in_hunks(
     for number in count():
         if number >= _PASS_LIMIT:
             _check_passes(path, original, number)
-        concerned = applicable_rules(asked, path, text, project, rewritten=bool(number))
+        concerned = applicable_rules(asked, path, text, project, is_rewritten=bool(number))
         if not concerned:
             break
         module = project.module(path, in_work=True) if project.text(path) == text else Module(path, text)
@@ -306,7 +306,7 @@ class _RewriteState:
         path = self._original.path
         if not self._done:
             return FileResult(path, text, tuple(sorted(findings, key=_sort_key)))
-        public = frozenset(n for n in top_level_names(self._original.text) if self._is_public(self._original, n))
+        public = frozenset(n for n in removable_import_names(self._original.text) if self._is_public(self._original, n))
         hunks, numbers = self._hunks()
         if None in numbers or (
             self._passes > 1 and text_with_hunks(self._original, hunks, public, self._project.import_style) != text
@@ -354,7 +354,7 @@ class _RewriteState:
 
 
 def applicable_rules(
-    rules: Sequence[Rule], path: str, text: str, project: Project, *, rewritten: bool = False
+    rules: Sequence[Rule], path: str, text: str, project: Project, *, is_rewritten: bool = False
 ) -> tuple[Rule, ...]:
     """Return the rules that may find something in a module.
 
@@ -366,7 +366,7 @@ def applicable_rules(
         text: text of the module. If the text is not valid Python, the function checks only its words. A later step
             then parses the text and reports the error.
         project: the user's project of the module.
-        rewritten: whether these rules have already rewritten the module.
+        is_rewritten: whether an earlier pass has rewritten the module.
     """
     by_words = [rule for rule in rules if rule.concerns(text, project)]
     if not by_words:
@@ -375,7 +375,7 @@ def applicable_rules(
         outline = Outline(path, text)
     except UnparsableModule:
         return tuple(by_words)
-    return tuple(rule for rule in by_words if (rule.may_have_more if rewritten else rule.may_find)(outline, project))
+    return tuple(rule for rule in by_words if (rule.may_have_more if is_rewritten else rule.may_find)(outline, project))
 
 
 def _rules_to_repeat(

@@ -18,7 +18,7 @@ _MESSAGE = (
 def find_loaders_in_config_file(path: str, text: str, rules: Sequence[Rule]) -> Iterator[Finding]:
     """Yield a finding for each loader that a configuration file names.
 
-    The findings have the code of the rule that counts loaders.
+    The findings have the code of the rule that counts loaders (CHP001).
 
     Args:
         path: posix path relative to the root.

@@ -1,9 +1,9 @@
 """Plan all changes of a project before LibCST changes the first file, and provide the changes as LibCST metadata.
 
 Whether a rewrite of a file is safe depends on other files. For example, another file may import a name, or a test may
-replace a name. But LibCST passes single files to a codemod, in several processes. So LibCST writes some files before
-the codemod sees other files. LibCST collects only the metadata of the whole repository earlier, before the first change
-and in one process. So this module makes the plan while LibCST collects metadata.
+replace a name. But LibCST passes single files to a codemod, in several processes. So LibCST has already changed some
+files when the codemod gets other files. Before the first change, LibCST collects metadata of the whole repository in
+one process. So this module makes the plan during this step.
 """
 
 from __future__ import annotations

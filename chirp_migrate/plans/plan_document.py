@@ -42,8 +42,8 @@ class HunkEntry(Struct, frozen=True, kw_only=True):
             import.
         decision: the decision of the user in a review; None if the user has not decided on the hunk yet.
         edited: the edits with which the user replaced the field edits; None if the user changed nothing.
-        together: calls that build loaders, as path:line. Hunks that list the same call must be accepted or refused
-            together, even if they are in different files.
+        together: the calls that build loaders whose rewrites must be accepted or refused together with this hunk, as
+            path:line. So hunks that list the same call belong together, even if they are in different files.
     """
 
     number: int
@@ -74,7 +74,10 @@ class FileEntry(Struct, frozen=True, kw_only=True):
 
 
 class PlannedFileEntry(FileEntry, frozen=True, kw_only=True):
-    """A file of a plan. Rewritten files have ``hunks`` and ``public``; all others have ``content`` and ``decision``.
+    """A file of a plan.
+
+    A rewritten file has the fields ``hunks`` and ``public``. Any other file has the fields ``content`` and
+    ``decision``.
 
     Attributes:
         public: the names that other files import from this file.

@@ -67,10 +67,10 @@ def selected_codes(select: Iterable[str], ignore: Iterable[str]) -> frozenset[st
 
 
 def _specificity_by_code(selectors: Iterable[str]) -> dict[str, int]:
-    """Return, for the code of each matched rule, how specific the selectors are that match the rule.
+    """Return the code of each rule that a selector matches, with the specificity of the match as a number.
 
-    If several selectors match a rule, the most specific selector counts. The specificity of a selector is a number: the
-    length of a prefix, 0 for ``ALL``, and the length of a whole code for a name.
+    The specificity is the number of characters of a prefix or code. A name counts like a whole code, and ``ALL`` has
+    the specificity 0. If several selectors match a rule, the most specific selector counts.
     """
     weights: dict[str, int] = {}
     for selector in selectors:

@@ -35,15 +35,15 @@ class RuleMatch:
         edits: replacements in the source text; an empty tuple if the rule reports the problem but does not rewrite the
             code.
         imports: the imports that ``apply`` must add to the module, because the edits use the imported names.
-        fine: whether nothing is wrong at the place. Reports only count such places, and do not list them (see
-            ``Rule.counts_sites``).
+        fine: True if the code at the place is correct and needs no rewrite. Reports only count such places, and do not
+            list them (see ``Rule.counts_sites``).
         why: short machine-readable reason, such as ``used-as-value``; reports count the findings with each reason.
         by_default: whether ``apply`` makes the edits even without ``--unsafe``. Only rules that change what training
             learns use this attribute.
         gain: what the rewrite of a loader improves; None if the rule estimates no gain. A rewrite with a gain of kind
             ``GainKind.NOTHING`` is applied only with ``--all-loaders``.
-        together: calls that build loaders. A review accepts or refuses the rewrites of these calls only together with
-            this rewrite. Each call is a pair: path of the file, and line number in the original file.
+        together: the calls that build loaders whose rewrites a review accepts or refuses only together with this
+            rewrite. Each call is a pair: path of the file, and line number in the original file.
     """
 
     offset: int
@@ -169,7 +169,7 @@ class Rule(ABC):
         return self.may_find(outline, project)
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether a rule without findings in a module may find something after rewrites by other rules.
+        """Return whether this rule, without findings in a module, may have findings after rewrites by other rules.
 
         Args:
             module: the module before the rewrites.

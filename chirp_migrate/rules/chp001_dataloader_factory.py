@@ -66,7 +66,8 @@ class DataLoaderFactory(Rule):
     """Rewrites a mention of `DataLoader` only if all these conditions hold:
 
     - `pytorch-class`: the name refers to PyTorch's `DataLoader`. The file may import the class from PyTorch or from
-      another file of the project. No branch and no `import *` can bind the name to another object.
+      another file of the project. No other code, such as an `except ImportError` or an `import *`, can bind the name to
+      another object.
     - `only-called`: the code calls the name directly, or passes the name to `functools.partial`. The code may also
       store the class in a variable, parameter default or attribute of `self`, as in `make = DataLoader`. If the code
       stores the class, all other code of this file only calls the stored class, as in `make(dataset)`.
@@ -159,10 +160,10 @@ class DataLoaderFactory(Rule):
 
 
 def _has_known_role(module: Module, use: LoaderClassUse) -> bool:
-    """Return whether a mention of ``DataLoader`` lets the file use ``create_training_loader`` and similar functions.
+    """Return whether a mention of ``DataLoader`` shows the role of its loader: training, validation or test.
 
-    The names in the code must show what the loader is for: training, validation or test. The result is also True for a
-    mention that the rule does not rewrite, because such a mention needs no new function.
+    Only if all mentions in a file show their roles, the rewritten file calls ``create_training_loader`` and similar
+    functions. So the result is also True for a mention that the rule does not rewrite.
     """
     if use.call is None:
         return bool(use.why == "named" or use.what)
@@ -206,7 +207,7 @@ def _examine_mention(
         has_iteration = use.why == "subclass" and _overrides_iteration(module, node)
         match = _report_reason(offset, use.why, use.what, reason="own-iteration" if has_iteration else use.why)
     else:
-        message = "`DataLoader` as a callable: replaced by `create_loader`, which takes the same arguments"
+        message = "`DataLoader` is stored or passed to `partial`; replaced by `create_loader`, with the same arguments"
         edit = Edit(*module.span(node), f"{FACTORY}.create_loader")
         match = RuleMatch(offset, message, (edit,), gain=loader_gains(project).gain_of_stored_class(module.path))
     if match.edits and _is_replaced(module, project, node, root):

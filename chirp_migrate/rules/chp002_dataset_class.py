@@ -1,4 +1,4 @@
-"""CHP002: declare how a dataset class standardises, augments or lists samples, so that loaders read whole batches."""
+"""CHP002: declare how a dataset class standardises, augments or stores samples, so that loaders read whole batches."""
 
 from __future__ import annotations
 

@@ -62,7 +62,8 @@ class WorkerSafeAugmenter(Rule):
     - `both-axes`: one loop over `num_time_masks` draws masks on the last axis. Another loop over `num_freq_masks` draws
       masks on the axis before the last axis. The code of a mask is in the loop or in a separate method.
     - `guard`: the masks of an axis have no condition, or a condition such as `time_mask_param > 0`. Or the masks of
-      both axes have the condition `size > parameter`.
+      both axes have the condition `size > parameter`. Here, `size` is the length of the axis, and `parameter` is the
+      largest width of a mask on this axis, such as `self.time_mask_param`.
     - `width`: each mask draws its width with `width = random.randint(0, min(parameter, size))` for its axis.
     - `start`: each mask draws its start after its width, with `start = random.randint(0, size - width)`. The code may
       write `max(0, size - width)`, or may draw the start only if `width > 0`.

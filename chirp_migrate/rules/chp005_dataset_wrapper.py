@@ -38,6 +38,7 @@ from chirp_migrate.rules.api import (
 _REPLACEMENT = "WorkerSafeAugmentedDataset"
 #: Attributes of the new class that objects of the replaced class do not have.
 _ATTRIBUTES = ("dataset", "training", "transforms")
+_ADDS = "the rewrite would add the attributes `dataset`, `training` and `transforms` to the objects"
 
 
 class DatasetWrapper(Rule):
@@ -59,8 +60,8 @@ class DatasetWrapper(Rule):
       transform that the code always applies is not a parameter with the default None. The code does not compare the
       flag with None.
     - `straight-line`: each function that the lambdas call is a plain function, defined once next to the lambdas. Such a
-      function consists of assignments to names, ``if`` and ``return``. No name in such a function hides a name from
-      outside.
+      function consists of assignments to names, ``if`` and ``return``. No name in such a function hides a name of the
+      enclosing code.
     - `nothing-else`: every value that the code computes is used for the sample or in a condition. The code reads every
       sample once, and does not repeat a call, such as ``augment(x)``.
     - `own-names-only`: the dataset, the transforms and the flag are variables of the enclosing functions.
@@ -77,8 +78,8 @@ class DatasetWrapper(Rule):
       must not return the dataset or the loader.
 
     After the rewrite, the class of the dataset has another name. The dataset has the attributes `dataset`, `training`
-    and `transforms`, and its samples are tuples. If a sample is not a pair, reading the sample raises a ValueError,
-    because the class unpacks each sample.
+    and `transforms`, and its samples are tuples. If a sample of the wrapped dataset is not a pair, reading the sample
+    raises a ValueError, because the new class unpacks each sample.
     """
 
     code = "CHP005"
@@ -138,11 +139,11 @@ def _examine_type_call(
         (one for place in constructions if (one := why_captured_values_change(module, project, place, captured))), None
     )
     if problem is None and has_dynamic_attribute_read(project, *_ATTRIBUTES):
-        problem = "the project reads `dataset` or `transforms` of objects with `hasattr` or `getattr`"
+        problem = f"{_ADDS}, and the project reads such attributes with `hasattr` or `getattr`"
     if problem is None and has_guarded_attribute_read(project, *_ATTRIBUTES):
-        problem = "the project reads `dataset` or `transforms` of objects that may lack these attributes"
+        problem = f"{_ADDS}, and the project handles the AttributeError of objects that lack such attributes"
     if problem is None and any(may_be_assigned_outside_class(project, one) for one in (*_ATTRIBUTES, "training")):
-        problem = "the project sets an attribute `dataset`, `training` or `transforms` of objects"
+        problem = f"{_ADDS}, and the project sets such attributes on objects other than `self`"
     if problem is None and any(may_be_deep_copied(module, project, place) for place in constructions):
         problem = (
             "a deep copy of an object that contains the dataset would also copy the wrapped dataset and the transforms"

@@ -84,13 +84,13 @@ class LocalDatasetClass(Rule):
       assignment may be in a `with` block only if the context managers provably do not swallow exceptions. The
       assignment may be a `:=` only if every path evaluates this `:=`.
     - `used-before-rebound`: each captured name keeps its value until the last use of the class and its objects. The
-      variable of a comprehension gets a new value in each iteration. If a captured name is bound again, the code may
-      use an object of the class, and the loader of this object, only in a few ways. The code may pass object and loader
-      to a loader call, iterate over them, call `len` and return them. The code may store object and loader in a
-      variable for the following statements of the same block. The code may pass object and loader to a function of the
-      project that uses them only in the ways that this condition permits. If a captured name is bound again, the
-      methods do not pass on `self`, a method of `self`, or a generator or function that reads the name. If a captured
-      name is bound again, no base is a class of the project.
+      variable of a comprehension does not keep its value, because each iteration binds the variable again. If a
+      captured name is bound again, the code may use an object of the class, and the loader of this object, only in a
+      few ways. The code may pass object and loader to a loader call, iterate over them, call `len` and return them. The
+      code may store object and loader in a variable for the following statements of the same block. The code may pass
+      object and loader to a function of the project that uses them only in the ways that this condition permits. If a
+      captured name is bound again, the methods do not pass on `self`, a method of `self`, or a generator or function
+      that reads the name. If a captured name is bound again, no base is a class of the project.
     - `plain-values`: a captured value is no local function, class or lambda. The name of a captured value does not
       begin with two underscores. If the value is imported, only one import statement binds its name, and the name
       always has the same value (see `one-import` of CHP012).
@@ -181,7 +181,10 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     local.check()
     calls = constructor_calls(module, node, title)
     if calls is None:
-        raise NotMovable("the code uses the class as a value")
+        raise NotMovable(
+            "the code uses the class in another way than a call, passes `*` or `**` to the class, or may call the "
+            "class before its definition"
+        )
     namesakes = [one for one in module.find(cst.ClassDef) if one.name.value == title and one is not node]
     is_free = not namesakes and movability.is_unused_outside_scope(module, local.project, title, local.scope)
     wish = f"_{title}" if title.startswith("Test") or module.scopes.stars else title
@@ -201,7 +204,7 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     text = move.reindent_source(module, local.project, (start, end), "", inside)
     edits = [
         delete_line_range(module, start, end),
-        *move.insert_definition(module, move.insertion_offset(module, node), text),
+        *move.insert_definition(module, move.top_level_statement_offset(module, node), text),
     ]
     edits += move.remove_repeated_imports(module, (start, end), local.imports)
     for call in calls:
@@ -217,20 +220,20 @@ def _edits_of_construction(local: LocalClass, call: cst.Call, name: str) -> Iter
     for one in local.values:
         owner = module.scopes.lookup(one.name, call)
         if owner is None or owner.scope is not one.scope:
-            raise NotMovable(f"`{one.name}` refers to another object at a constructor call")
+            raise NotMovable(f"`{one.name}` refers to another object at a constructor call than in the class")
     if local.values:
         last = call.args[-1] if call.args else None
         if last is not None and isinstance(last.value, cst.GeneratorExp) and not last.value.lpar:
             raise NotMovable("a constructor call passes a generator expression without parentheses")
         if last is not None and local.init is None:
-            raise NotMovable("the class inherits its constructor, and code calls it with arguments")
+            raise NotMovable("the class inherits its constructor, and code calls the class with arguments")
         end = module.span(call)[1] - 1
         lead = ", " if last is not None and not isinstance(last.comma, cst.Comma) else ""
         yield Edit(end, end, lead + ", ".join(f"{value.name}={value.name}" for value in local.values))
 
 
 def _store_arguments(local: LocalClass) -> Iterator[Edit]:
-    """Yield edits that store the captured values on ``self`` in the constructor, and read the values from ``self``."""
+    """Yield edits that store captured values on ``self`` in the constructor, and let methods read the values there."""
     module, init, names = local.module, local.init, [value.name for value in local.values]
     for one in local.values:
         for read in one.reads:
@@ -253,7 +256,9 @@ def _keyword_parameters(module: Module, function: cst.FunctionDef, names: Sequen
     """Return the edit that adds keyword-only parameters after the existing parameters."""
     own = function.params
     if own.star_kwarg is not None:
-        raise NotMovable("the `**` parameter of `__init__` would receive the captured values")
+        raise NotMovable(
+            "`__init__` has a `**` parameter, which may already receive arguments with the names of the captured values"
+        )
     pieces = (*own.posonly_params, own.posonly_ind, *own.params, own.star_arg, *own.kwonly_params)
     end = module.span(own)[0]
     for piece in pieces:

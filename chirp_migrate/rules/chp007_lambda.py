@@ -71,13 +71,14 @@ class PicklableFunction(Rule):
       assignment may be in a `with` block only if the context managers provably do not swallow exceptions. The
       assignment may be a `:=` only if every path evaluates this `:=`.
     - `used-before-rebound`: each captured name keeps its value until the last use of the lambda. The variable of a
-      comprehension gets a new value in each iteration. If a captured name is bound again, the code may use the lambda
-      only in a few ways. The code may pass the lambda to the call that builds a loader. The code may iterate over the
-      loader that holds the lambda, call `len` on this loader and return the loader. The code may store lambda and
-      loader in a variable for the following statements of the same block. The code may pass lambda and loader to a
-      function of the project that uses them only in the ways that this condition permits. If the lambda creates a
-      generator that reads the name, the surrounding call consumes the generator before the next iteration. If the
-      lambda creates a function that reads the name, the surrounding call calls this function before the next iteration.
+      comprehension does not keep its value, because each iteration binds the variable again. If a captured name is
+      bound again, the code may use the lambda only in a few ways. The code may pass the lambda to the call that builds
+      a loader. The code may iterate over the loader that holds the lambda, call `len` on this loader and return the
+      loader. The code may store lambda and loader in a variable for the following statements of the same block. The
+      code may pass lambda and loader to a function of the project that uses them only in the ways that this condition
+      permits. If the lambda creates a generator that reads the name, the surrounding call consumes the generator before
+      the next iteration. If the lambda creates a function that reads the name, the surrounding call calls this function
+      before the next iteration.
     - `one-import`: each imported captured name is bound by exactly one import statement, and every path to the lambda
       runs this statement. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.
@@ -89,8 +90,8 @@ class PicklableFunction(Rule):
       `ismethod`, `isroutine`, `FunctionType` or `LambdaType`. No file checks for `MethodType`. If the replacement binds
       values, as a `partial` or a method does, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
       `.__globals__` or `.__module__`, except of a class. If the replacement binds values, no file reads the class of
-      the lambda outside of `raise` statements. If the replacement is a `partial`, no file checks whether an object is a
-      `partial`.
+      the lambda (as `type(f)` does), except in `raise` statements. If the replacement is a `partial`, no file checks
+      whether an object is a `partial`.
     - `not-copied`: the replacement binds no values, or no file of the project copies objects deeply. A `partial` and a
       method bind values. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and
       estimators of scikit-learn, which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count.
@@ -202,7 +203,7 @@ def _replace_lambda(
     lambdas share one function.
     """
     span, scope = module.span(node), module.scopes.scope_of(node)
-    moved = MovedFunction(module, project, node, move.function_offset(module, node))
+    moved = MovedFunction(module, project, node, move.offset_for_new_function(module, node))
     moved.check()
     named = _assigned_names(module, node)
     runtime_object = replacement_for_lambda(module, project, node)
@@ -227,7 +228,7 @@ def _replace_lambda(
         return RuleMatch(span[0], message, edits, imports, gain=loader_gains(project).gain_of_object(module, span[0]))
     moved.check_callers([node, *reads])
     if moved.is_changed and isinstance(scope.node, cst.ClassDef):
-        raise NotMovable("in the body of a class, the lambda becomes a method, but a `partial` does not")
+        raise NotMovable("Python binds a lambda in the body of a class as a method, but would not bind the replacement")
     preferred_names = function_names_for_lambda(module, node, preferred_name)
     name = moved.free_name(preferred_names, taken)
     inner = moved.indent + module.tree.default_indent
@@ -316,7 +317,7 @@ def _find_called_function(
 
 
 def _is_bindable(value: cst.BaseExpression, captives: Collection[str]) -> bool:
-    """Return whether an expression is a constant or one of the captured names ``captives``."""
+    """Return whether an expression is a constant, or one of the captured names in ``captives``."""
     constants = cst.Integer | cst.Float | cst.SimpleString
     return isinstance(value, constants) or is_name(value, "None", "True", "False", *captives)
 
@@ -338,7 +339,7 @@ def _convert_to_function(module: Module, project: Project, node: cst.Lambda) -> 
 
     The result is ``None`` if other code may notice the difference between the lambda and the function.
     """
-    moved = MovedFunction(module, project, node, move.function_offset(module, node))
+    moved = MovedFunction(module, project, node, move.offset_for_new_function(module, node))
     named = _assigned_names(module, node)
     reads = [use for name in named for use in variable_reads(module, name, module.scopes.module)]
     try:

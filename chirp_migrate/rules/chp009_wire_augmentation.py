@@ -73,8 +73,9 @@ def _wrap_dataset(module: Module, project: Project, name: str, wrapper: cst.Para
             continue
         dataset, given = call.args[0], ", ".join(f"{flag}={value}" for flag, value in flags.items())
         edit = Edit(*module.span(dataset), f"{name}({module.source(dataset.value)}, {given})")
+        read = "`spec_augment`" if len(flags) == 1 else "`spec_augment` and `gaussian_noise`"
         message = (
             "no code reads the augmentation flags; "
-            f"`{name}` wraps the dataset, and reads the flags `spec_augment` and `gaussian_noise`"
+            f"the rewrite wraps the dataset with `{name}`, which gets {read} of the configuration"
         )
         yield RuleMatch(module.span(call)[0], message, (edit,))

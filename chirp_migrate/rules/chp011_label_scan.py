@@ -49,7 +49,7 @@ class LabelScan(Rule):
       If the object is an attribute, no property computes this attribute.
     - `only-labels`: the loop uses only the second item of each sample, as in `_, label = dataset[i]`. The variable of
       the loop has no other use.
-    - `read-once`: each iteration reads one sample, once.
+    - `read-once`: each iteration reads exactly one sample, and reads this sample only once.
     - `one-pass`: a comprehension has one ``for``, no filter, and no ``async``. A loop has no ``else``. The
       comprehension or loop is not directly in the body of a class.
     - `read-in-each-iteration`: each iteration reads its sample without a condition.
@@ -65,11 +65,12 @@ class LabelScan(Rule):
     - `local-collection`: a loop appends to a variable, as in `labels.append(label)`. The same function creates every
       value of this variable.
     - `dataset-unchanged`: the loop neither assigns nor changes the dataset or the indices.
-    - `same-dataset`: reading a sample does not replace the dataset. The dataset is a local variable, a parameter, an
-      attribute or a name of the module. If the dataset is a name of the module, no function declares the name
-      ``global`` and no other file assigns the name. If the dataset is an attribute, only ``self.NAME = …`` in an
-      ``__init__`` sets the attribute, in all files. No ``setattr`` and no ``__dict__`` changes this attribute. The code
-      that computes the indices only calls known functions, which do not replace the dataset.
+    - `same-dataset`: no code that runs while a sample is read assigns another object to the name of the dataset. The
+      dataset is a local variable, a parameter, an attribute or a name of the module. If the dataset is a name of the
+      module, no function declares the name ``global`` and no other file assigns the name. If the dataset is an
+      attribute, only ``self.NAME = …`` in an ``__init__`` sets the attribute, in all files. No ``setattr`` and no
+      ``__dict__`` changes this attribute. The code that computes the indices only calls known functions, which do not
+      replace the dataset.
     - `no-handler`: no ``try`` contains the loop. All context managers of ``with`` statements around the loop, such as
       ``open`` or ``torch.no_grad()``, are known not to swallow exceptions.
     - `names-unused-later`: no code of the project reads names that the rewritten loop no longer binds. The enclosing
@@ -80,8 +81,9 @@ class LabelScan(Rule):
     name = "label-scan"
     reason = (
         "`dataset[i][1]` loads, standardises or augments a sample just for its label. The runtime reads the same "
-        "labels, in the same order and with the same errors. The runtime skips the work on the input x of a sample if "
-        "this work has no other effect. For all other datasets, the runtime reads whole samples one by one."
+        "labels, in the same order and with the same errors. The runtime does not read or compute the input x of "
+        "a sample if this work has no other effect. If the work may have other effects, such as random calls, the "
+        "runtime reads whole samples one by one."
     )
     safety = Safety.SAFE
     trigger = (*_WORDS, *DATASET_WORDS)

@@ -55,8 +55,8 @@ class LocalFunction(Rule):
       `nonlocal` names of an enclosing function, calls of `super`, `dir`, `eval`, `exec`, `locals` and `vars`, the name
       `__class__`, and names that are private to the enclosing class, such as `__scale`. The enclosing function does not
       call `dir`, `eval`, `exec`, `locals` or `vars`. The module has no `__getattr__`, and no name with characters that
-      Python replaces by other characters (Unicode normalisation). A function that captures values is not an attribute
-      of a class, because a `partial` or a method replaces the function.
+      Python replaces by other characters (Unicode normalisation). A function that captures values is not stored in an
+      attribute of a class. Python would bind this function as a method, but would not bind its replacement.
     - `plain-definition`: the function has no decorator except `torch.no_grad`, `torch.enable_grad` and
       `torch.inference_mode`. The function has no type parameters, and no code deletes its name.
     - `no-local-helper`: the function uses no other local function, local class or lambda, because such a helper would
@@ -66,14 +66,14 @@ class LocalFunction(Rule):
       The assignment may be in a `with` block only if the context managers provably do not swallow exceptions. The
       assignment may be a `:=` only if every path evaluates this `:=`.
     - `used-before-rebound`: each captured name keeps its value until the last use of the function. The variable of a
-      comprehension gets a new value in each iteration. If a captured name is bound again, the code may use the function
-      only in a few ways. The code may pass the function to the call that builds a loader. The code may iterate over the
-      loader that holds the function, call `len` on this loader and return the loader. The code may store function and
-      loader in a variable for the following statements of the same block. The code may pass function and loader to a
-      function of the project that uses them only in the ways that this condition permits. If the function creates a
-      generator that reads the name, the surrounding call consumes the generator before the next iteration. If the
-      function creates another function that reads the name, the surrounding call calls this function before the next
-      iteration.
+      comprehension does not keep its value, because each iteration binds the variable again. If a captured name is
+      bound again, the code may use the function only in a few ways. The code may pass the function to the call that
+      builds a loader. The code may iterate over the loader that holds the function, call `len` on this loader and
+      return the loader. The code may store function and loader in a variable for the following statements of the same
+      block. The code may pass function and loader to a function of the project that uses them only in the ways that
+      this condition permits. If the function creates a generator that reads the name, the surrounding call consumes the
+      generator before the next iteration. If the function creates another function that reads the name, the surrounding
+      call calls this function before the next iteration.
     - `one-import`: each imported captured name is bound by exactly one import statement, and every path to the function
       runs this statement. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.
@@ -84,9 +84,9 @@ class LocalFunction(Rule):
       contains `.__name__` (except of a class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`,
       `ismethod`, `isroutine`, `FunctionType` or `LambdaType`. No file checks for `MethodType`. If the replacement binds
       values, as a `partial` or a method does, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
-      `.__globals__` or `.__module__`, except of a class. If the replacement binds values, no file reads the class of
-      the function outside of `raise` statements, or turns the function into a method. If the replacement is a
-      `partial`, no file checks whether an object is a `partial`.
+      `.__globals__` or `.__module__`, except of a class. If the replacement binds values, no file turns the function
+      into a method. Also, no file reads the class of the function (as `type(f)` does), except in `raise` statements. If
+      the replacement is a `partial`, no file checks whether an object is a `partial`.
     - `not-copied`: the replacement binds no values, or no file of the project copies objects deeply. A `partial` and a
       method bind values. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and
       estimators of scikit-learn, which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count.
@@ -107,8 +107,8 @@ class LocalFunction(Rule):
       `Base.method(self)` in a subclass is allowed.
     - `no-computed-names`: if the function becomes a method, no code sets an attribute of the class under a computed
       name, as in `setattr(self, name, value)`. Such an attribute could hide the method.
-    - `known-annotations`: the module does not evaluate annotations, or defines every name in the function's annotations
-      above the new place of the function.
+    - `known-annotations`: the module postpones annotations with `from __future__ import annotations`, or defines every
+      name in the function's annotations above the new place of the function.
 
     By default the rule moves a function only if a loader that holds the function may have workers. If the rule finds no
     loader that holds the function, the rule moves the function only if the file or an imported file contains a loader
@@ -192,7 +192,7 @@ def _move_function(
         NotMovable: the function cannot be moved; the message gives the reason.
     """
     title = node.name.value
-    moved = MovedFunction(module, project, node, move.insertion_offset(module, node))
+    moved = MovedFunction(module, project, node, move.top_level_statement_offset(module, node))
     uses = variable_reads(module, title, module.scopes.scope_of(node))
     _check_definition(moved, node, uses)
     moved.check()
@@ -201,7 +201,7 @@ def _move_function(
     moved.check_indistinguishable(uses)
     removes_local = _is_only_definition(module, node, uses) and not moved.is_changed
     if moved.is_recursive and not removes_local:
-        raise NotMovable("the function calls itself by a local name, which module-level code cannot use")
+        raise NotMovable("the function calls itself by its local name, which code at module level cannot read")
     defaults = [module.source(one) for one in moved.bound]
     # Equal functions share a moved function only if both keep, or both lose, their local name.
     key = "\n".join(

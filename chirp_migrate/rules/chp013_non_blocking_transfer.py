@@ -57,8 +57,9 @@ class NonBlockingTransfer(Rule):
 
     - `known-loader`: the enclosing loop iterates over an object that was created, annotated or named as a loader. The
       loop is not an ``async for``.
-    - `pinning-loader`: at least one call that builds the loader does not set ``pin_memory=False``. If no call that
-      builds the loader is known, other code of the project must build loaders.
+    - `pinning-loader`: at least one call that builds the loader does not set ``pin_memory=False``. If the rule cannot
+      find the call that builds the loader, a file of the project must contain `DataLoader` or the name of a function
+      such as `create_training_loader`.
     - `not-on-device`: the samples are not on a device already. For at least one dataset of the loop, no code moves the
       tensors of this dataset to a device before the loop.
     - `unchanged-batch`: the code copies the batch from the loader, or a part of this batch such as ``batch[0]``,
@@ -174,10 +175,10 @@ def _gain_of_copies(
     """Return the gain of the copies in one statement, and (path, line) of each call that builds a pinning loader."""
     pinned = loader_gains(project).pinning_calls(module, loop, partial(is_moved_by_rule, project))
     if not pinned:
-        return Gain(GainKind.NOTHING, "no loader of the loop provably pins its batches and is rewritten"), frozenset()
+        return Gain(GainKind.NOTHING, "no loader of this loop is rewritten and provably pins its batches"), frozenset()
     path, line = pinned[0].path, getattr(pinned[0].node, "lineno", 1)
     if has_wait_after_transfers(DeviceLoop(module, loop, loaders), transfers):
-        return Gain(GainKind.NOTHING, "the loop waits for the copy immediately"), frozenset()
+        return Gain(GainKind.NOTHING, "the loop waits for the copy immediately after the copy starts"), frozenset()
     places = [(one.path, getattr(one.node, "lineno", 1)) for one in pinned]
     return Gain(GainKind.PINNED, "the loader pins its batches", path, line), frozenset(places)
 

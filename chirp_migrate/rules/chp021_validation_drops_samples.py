@@ -74,7 +74,7 @@ def _reads_in_order(module: Module, project: Project, loader: LoaderCall) -> boo
 
 
 def _names_around(module: Module, loader: LoaderCall) -> list[str]:
-    """Return the names around the call that builds a loader, split into words.
+    """Return two texts with the words in the names around the call that builds a loader.
 
     The first text contains the names of the dataset and the loader; the second text is the name of the function.
     """

@@ -51,13 +51,14 @@ class StackedSamples(Rule):
     - `no-bindings`: the indices contain no `:=`, `await` or `yield`.
     - `pure-index`: an `index` other than `i` has no side effects. Such an `index` consists of names, subscripts,
       attributes, arithmetic and calls of functions that are known to have no side effects.
-    - `indices-available`: all indices exist before the code reads the first sample, unless `index` is just `i`. The
-      indices are a list, tuple or `range`, the result of a known function, or a local name for such a value.
-    - `same-dataset`: neither the computation of the indices nor the reading of a sample replaces the dataset. The
-      dataset is a local variable, or only known functions compute the indices. If the dataset is a name of the module,
-      no function declares the name ``global``, and no other file assigns the name. If the dataset is an attribute, only
-      ``self.NAME = …`` in an ``__init__`` sets the attribute, in all files. No ``setattr`` and no ``__dict__`` changes
-      this attribute.
+    - `indices-available`: if `index` is not just `i`, all items of `indices` exist before the code reads the first
+      sample. Then `indices` is a list, tuple or `range`, the result of a known function, or a local name of such a
+      value.
+    - `same-dataset`: no code that computes an index or reads a sample assigns another object to the name of the
+      dataset. The dataset is a local variable, or only known functions compute the indices. If the dataset is a name of
+      the module, no function declares the name ``global``, and no other file assigns the name. If the dataset is an
+      attribute, only ``self.NAME = …`` in an ``__init__`` sets the attribute, in all files. No ``setattr`` and no
+      ``__dict__`` changes this attribute.
     - `no-comment`: the code contains no `#`, because the rewrite would lose a comment.
     """
 
@@ -65,11 +66,11 @@ class StackedSamples(Rule):
     name = "stacked-samples"
     reason = (
         "`torch.stack([dataset[i][0] for i in indices])` reads all samples one by one, and then copies all of them. "
-        "Projects mostly use such code to compute a mean and a deviation. If the samples are rows of tensors in "
-        "memory, the new function gathers them at once into the same tensor, so every result stays the same to the "
-        "last bit. The new function reads other datasets sample by sample, as before. "
-        "`streaming_standardization_stats` computes mean and deviation without a second copy of the data, but the last "
-        "digits of its results differ."
+        "Projects mostly use such code to compute a mean and a standard deviation. If the samples are rows of tensors "
+        "in memory, the new function gathers all rows at once. If not, the new function reads sample by sample, as "
+        "before. The new tensor is equal to that of `torch.stack` to the last bit. `streaming_standardization_stats` "
+        "computes mean and standard deviation without a second copy of the data, but the last digits of its results "
+        "differ."
     )
     safety = Safety.SAFE
     trigger = ("stack",)
@@ -109,7 +110,7 @@ def _make_match(module: Module, project: Project, call: cst.Call, scan: ScannedS
     if problem is not None:
         dataset = module.source(scan.dataset).strip()
         return RuleMatch(offset, f"{_FOUND}; use `{_RUNTIME}({dataset}, indices)`. Not rewritten: {problem}")
-    message = f"{_FOUND}; `{_RUNTIME}` gathers the same tensor in one operation"
+    message = f"{_FOUND}; `{_RUNTIME}` builds an equal tensor, in one operation if possible"
     edit = Edit(*module.span(call), f"{_RUNTIME}({scan.arguments(module)})")
     return RuleMatch(offset, message, (edit,), frozenset({runtime_import(_RUNTIME)}))
 

@@ -13,16 +13,16 @@ from pathlib import Path
 _CANNOT_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EBADF}
 
 
-def write_new_file(path: Path, content: bytes, *, like: Path | None = None, mode: int | None = None) -> None:
+def write_new_file(path: Path, content: bytes, *, attributes_from: Path | None = None, mode: int | None = None) -> None:
     """Create the file ``path`` with the bytes ``content``, and wait until the bytes are on disk.
 
     Args:
         path: path of the new file, which must not exist.
         content: all bytes of the file.
-        like: path of an existing file. The new file gets the owner, group, mode and extended attributes of this file,
-            as far as this user may set these attributes. None for the attributes of a new file.
-        mode: permission bits of the new file; None for the bits of ``like``. If ``like`` is also None, the bits are
-            ``0o666`` minus the umask.
+        attributes_from: path of an existing file. The new file gets the owner, group, mode and extended attributes of
+            this file, as far as this user may set these attributes. None for the attributes of a new file.
+        mode: permission bits of the new file; None for the bits of ``attributes_from``. If ``attributes_from`` is also
+            None, the bits are ``0o666`` minus the umask.
 
     Raises:
         FileExistsError: the path exists, or is a dangling link.
@@ -31,14 +31,14 @@ def write_new_file(path: Path, content: bytes, *, like: Path | None = None, mode
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     # The content may be private. Create the file without permissions for other users, because its final mode is set
     # only later.
-    private = like is not None or mode is not None
+    private = attributes_from is not None or mode is not None
     descriptor = os.open(path, flags, 0o600 if private else 0o666)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
-            if like is not None:
-                _copy_attributes(like, path)
+            if attributes_from is not None:
+                _copy_attributes(attributes_from, path)
             if mode is not None:
                 path.chmod(mode)
             os.fsync(file.fileno())

@@ -122,7 +122,7 @@ def _git_error_message(base: Path, found: subprocess.CompletedProcess[bytes] | N
 
 
 def run_git(
-    folder: Path, arguments: Sequence[str], stdin: bytes = b"", fetch: bool = True
+    folder: Path, arguments: Sequence[str], stdin: bytes = b"", may_fetch: bool = True
 ) -> subprocess.CompletedProcess[bytes] | None:
     """Run git in ``folder`` without changing git's index; return ``None`` if git is not installed.
 
@@ -130,13 +130,13 @@ def run_git(
         folder: working directory of git.
         arguments: the arguments of git, such as ``["status", "--porcelain"]``.
         stdin: the bytes that git reads from standard input.
-        fetch: whether git may download objects that a partial clone lacks.
+        may_fetch: whether git may download objects that a partial clone lacks.
     """
     # If a git hook runs this program, the hook has set environment variables that select the repository of the hook.
     # Remove these variables, so that git uses the repository of the folder.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
     environment = {**kept, "GIT_OPTIONAL_LOCKS": "0", "GIT_LITERAL_PATHSPECS": "1", "LC_ALL": "C"}
-    if not fetch:
+    if not may_fetch:
         environment["GIT_NO_LAZY_FETCH"] = "1"
     command = ["git", "-c", "core.fsmonitor=false", "-c", "core.quotePath=false", *arguments]
     try:

@@ -101,10 +101,10 @@ class MaskedCell:
         raise UnreadableSource("a rewrite would remove or move a line with a magic or a shell command")
 
 
-def mask_magics(source: str, tag: str, number: int) -> MaskedCell:
+def mask_magics(source: str, tag: str, first_number: int) -> MaskedCell:
     """Return the cell as valid Python, with masks for IPython's own syntax.
 
-    The name in each mask is ``tag`` and a number. The first mask has ``number``, the next mask ``number + 1``.
+    The name in each mask is ``tag`` and a number. The numbers are consecutive, and the first mask has ``first_number``.
 
     Raises:
         CellNotPython: the cell is in another language, or cannot be parsed.
@@ -116,7 +116,7 @@ def mask_magics(source: str, tag: str, number: int) -> MaskedCell:
     originals: dict[str, str] = {}
     lines, position, line = [1], 0, 1
     for start, end, is_statement in _ipython_parts(source):
-        name = f"{tag}_{number + len(originals)}"
+        name = f"{tag}_{first_number + len(originals)}"
         # New imports must not be added to the code that `%%timeit` measures. So the mask of `%%timeit` is a call, and
         # not an import, because rewrites add new imports below existing imports.
         runs_here = is_statement and not source.startswith("%%timeit", start)

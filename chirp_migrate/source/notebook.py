@@ -208,9 +208,10 @@ def _line_of_read_names(masked: Sequence[tuple[int, int, str]], tag: str, newlin
 
 
 def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[str, int]]:
-    """Return the names that a cell reads above the first statement that defines the name.
+    """Return each name that a cell reads above the first statement that defines the name.
 
-    Each name is returned with the index of the cell that reads the name. Reads in the bodies of functions count, too.
+    The result contains pairs: the name, and the index of the cell that reads the name. Reads in the bodies of functions
+    count, too.
 
     Args:
         cells: the code of each cell.

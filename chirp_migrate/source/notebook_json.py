@@ -163,8 +163,9 @@ def _nested_value(value: Any, *keys: str | int) -> object:
 def _read_value(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
     """Parse the JSON value at offset ``at``, and return the value and the offset of its end.
 
-    ``shape`` selects the containers whose members are returned with their spans, in a dictionary. All other values are
-    returned as ``json.loads`` would return them.
+    If ``shape`` is None, or the value is neither an object nor a list, the result is the value that ``json.loads``
+    would return. In all other cases, the result is a dictionary of the members, each with its span. The keys are the
+    keys of the object, or the indices in the list. ``shape`` contains the shape of each member, by its key.
 
     Raises:
         json.JSONDecodeError: the text is not valid JSON, or a key occurs twice.

@@ -126,8 +126,8 @@ class PieceTable:
     def edits(self) -> Iterator[tuple[Edit, Owners]]:
         """Yield the edits of rewrites, each with the numbers of its rewrites.
 
-        The edits refer to the original text, and have the order of this text. Edits that follow from all rewrites
-        together (:data:`FOLLOWS`) are not included.
+        The edits refer to the original text, and have the order of this text. The result does not contain edits that
+        follow from all rewrites together, such as added imports (:data:`FOLLOWS`).
         """
         run: Edit | None = None
         owners = FOLLOWS

@@ -48,7 +48,7 @@ class SourceFile:
 
         Raises:
             UnreadableSource: the encoding is unknown, the bytes are not valid in the encoding, a byte is NUL, or the
-                codec does not encode the text to the same bytes.
+                codec encodes the decoded text to other bytes.
         """
         if b"\0" in data:
             raise UnreadableSource("the file contains NUL bytes, so it is not Python source")
@@ -63,7 +63,7 @@ class SourceFile:
         text = decode_text(data[len(codecs.BOM_UTF8) if bom else 0 :], encoding)
         source = cls(text, encoding, bom)
         if source.data != data:
-            raise UnreadableSource(f"the {encoding} text of the file does not encode to the same bytes")
+            raise UnreadableSource(f"the {encoding} text of the file, encoded again, has other bytes than the file")
         return source
 
     @property

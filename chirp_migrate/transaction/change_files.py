@@ -196,7 +196,7 @@ def _write_temporary(run: JournalRun, change: FileChange, version: FileVersion) 
     like = place if stat.S_ISREG(_mode_at(place)) else None
     temporary.parent.mkdir(parents=True, exist_ok=True)  # the user may have deleted the folder
     remove_if_exists(temporary)  # left by an interrupted run whose journal the user removed
-    write_new_file(temporary, run.content(version.sha256), like=like, mode=version.mode)
+    write_new_file(temporary, run.content(version.sha256), attributes_from=like, mode=version.mode)
 
 
 def _replace_or_remove(root: Path, change: FileChange) -> None:

@@ -35,8 +35,8 @@ class CommitResult:
         run: number of the run, such as ``0001``; an empty string if no file had to be written.
         linked: paths of written files that had further hard links. The further hard links keep the old bytes, and are
             now separate files.
-        found: a sentence on an interrupted run that was undone or finished before the commit; None if no run was
-            interrupted.
+        found: a sentence that describes the interrupted run that was undone or finished before the commit; None if no
+            run was interrupted.
     """
 
     applied: tuple[FilePlan, ...]

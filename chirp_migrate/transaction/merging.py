@@ -27,7 +27,7 @@ def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> byte
         path: path of the file. The result must be valid Python for the suffix ``.py``, and valid JSON for ``.ipynb``.
         edited: the bytes of the file with later edits.
         base: the bytes that ``apply`` wrote, before the later edits.
-        other: the bytes before ``apply``. The result has these bytes, and also contains the later edits.
+        other: the bytes before ``apply``. The result consists of these bytes with the later edits.
 
     Raises:
         MergeConflict: the later edits and ``apply`` changed the same lines, or the merged file is not valid.
@@ -51,7 +51,7 @@ def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> byte
             f"{places} edited where the migration had also changed the code, the first near line {line}"
         )
     if _is_valid(path, edited) and not _is_valid(path, ended.stdout):
-        raise MergeConflict("the edits need code that the migration added")
+        raise MergeConflict("the file with the edits is not valid without code that the migration added")
     return ended.stdout
 
 

@@ -138,14 +138,16 @@ def test_a_list_of_the_package_goes_before_requirements_files(tmp_path: Path) ->
     found, note = edits(tmp_path)
     assert found == {"setup.py": f"{SETUP}setup(install_requires=['torch', 'tqdm', '{WANTED}'])\n"}
     assert note == (
-        "requirements.txt also names torch, like setup.py: "
+        "requirements.txt also names torch, as setup.py does: "
         f"if you install from requirements.txt, also add {WANTED} to that file."
     )
 
     write_files(tmp_path, {"pyproject.toml": '[project]\nname = "b"\ndependencies = ["torch", "rich"]\n'})
     found, note = edits(tmp_path)
     assert [*found] == ["pyproject.toml"]
-    assert note is not None and note.startswith("setup.py and requirements.txt also name torch, like pyproject.toml: ")
+    assert note is not None and note.startswith(
+        "setup.py and requirements.txt also name torch, as pyproject.toml does: "
+    )
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_a_package_that_lists_the_runtime_itself_changes_no_other_list(tmp_path:
         "requirements.txt": "torch\n",
     }
     found, note = edits(write_files(tmp_path, lists))
-    assert found == {} and note is not None and note.startswith("requirements.txt also names torch, like setup.cfg")
+    assert found == {} and note is not None and note.startswith("requirements.txt also names torch, as setup.cfg does")
 
 
 @pytest.mark.parametrize(
@@ -316,7 +318,7 @@ def test_a_file_with_two_lists_that_name_torch_is_named_once(tmp_path: Path) -> 
     write_files(tmp_path, {"requirements.txt": "torch\nnumpy\n", "pyproject.toml": lists})
     found, note = edits(tmp_path)
     assert [*found] == ["pyproject.toml"]
-    assert note is not None and note.startswith("requirements.txt also names torch, like pyproject.toml: if ")
+    assert note is not None and note.startswith("requirements.txt also names torch, as pyproject.toml does: if ")
 
 
 def test_a_file_that_other_folders_share_is_left_with_a_note(tmp_path: Path) -> None:

@@ -331,7 +331,7 @@ def test_a_default_that_other_code_sets_has_no_place_in_the_body_of_a_class() ->
     text = "SIZE = 3\nclass A(Dataset):\n    loader = DataLoader([1], collate_fn=lambda b, size=SIZE: (b, size))\n"
     assert "collate_fn=_collate_fn)" in migrate(text)[0]
     after, (finding,) = migrate(text, other="a.SIZE = 4")
-    assert after == text and "in the body of a class, the lambda becomes a method" in finding.message
+    assert after == text and "Python binds a lambda in the body of a class as a method" in finding.message
 
 
 #: Sources of modules with a function ``make()`` that gives an object of a class made inside a function.
@@ -438,13 +438,13 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
     [
         (
             "def f():\n    from b import Base\n    class D(Base): pass\n    return D()\n",
-            "the base class is the local name `Base`",
+            "the base class `Base` is a local name of the function",
         ),
         ("def f(n):\n    class D(Dataset):\n        size = n\n    return D()\n", "uses the local name `n`"),
         (
             "class B(Dataset):\n    def __init__(self, x): self.x = x\n"
             "def f(n):\n    class D(B):\n        def __len__(self): return n\n    return D(3)\n",
-            "the constructor of the base class would have to be called",
+            "would have to call the constructor of the base class",
         ),
         (
             "def f(n):\n    class D(Dataset):\n        @property\n        def n(self): return n\n    return D()\n",
@@ -452,7 +452,7 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
         ),
         (
             "def f(n):\n    class D(Dataset):\n        def __init__(self): self.n = n\n    return D()\n",
-            "the constructor is written in one line",
+            "the body of `__init__` is on the line of its `def`",
         ),
         (
             "def f(n):\n    class D(Dataset):\n        def __len__(self): return n\n    return [D() for n in (1, 2)]\n",
@@ -460,9 +460,12 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
         ),
         (
             "def f(n):\n    class D(Dataset):\n        def __len__(self): return n\n    return D(3)\n",
-            "the class inherits its constructor, and code calls it with arguments",
+            "the class inherits its constructor, and code calls the class with arguments",
         ),
-        ("def f(n):\n    class D(Dataset):\n        pass\n    return D\n", "the code uses the class as a value"),
+        (
+            "def f(n):\n    class D(Dataset):\n        pass\n    return D\n",
+            "the code uses the class in another way than a call",
+        ),
     ],
 )
 def test_local_classes_that_cannot_move_are_reported(text: str, reason: str) -> None:

@@ -49,7 +49,7 @@ def test_a_base_without_a_constructor_needs_none_called(bases: str, moves: bool)
     head = "from torch.utils.data import Dataset, TensorDataset\n"
     after, findings = support.migrate("CHP006", text, base=head + bases)
     assert ("\nclass Local(Base):" in after) == moves
-    refused = "the constructor of the base class would have to be called"
+    refused = "would have to call the constructor of the base class"
     assert moves or refused in findings[0].message
 
 
@@ -61,7 +61,7 @@ def test_a_base_without_a_constructor_needs_none_called(bases: str, moves: bool)
         ("print('made')\ndef __len__(self):\n    return 1", "Dataset", "does more than define methods"),
         ("def __len__(self, n=torch.rand(1)):\n    return 1", "Dataset", "the default of `n`"),
         ("def __len__(self, n=LATE):\n    return 1", "Dataset", "the default of `n`"),
-        ("@late\ndef __len__(self):\n    return 1", "Dataset", "defined further down"),
+        ("@late\ndef __len__(self):\n    return 1", "Dataset", "defined below the new place"),
         ("@functools.lru_cache\ndef __len__(self):\n    return 1", "Dataset", "a decorator in the class"),
         ("size = other.SIZE\ndef __len__(self):\n    return 1", "Dataset", "does more than define methods"),
         ("size = SIZE\ndef __len__(self):\n    return 1", "Dataset", "does more than define methods"),

@@ -361,7 +361,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "which an attribute with a computed name may hide",
+        "which an attribute set under a computed name",
         METHOD + ("        for n in data:\n            setattr(self, n, 1)\n"),
         ("n, 1", "'n', 1"),
     ),
@@ -394,7 +394,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP006",
-        "the code uses the class as a value",
+        "the code uses the class in another way than a call",
         (
             "def make(data, shift):\n"
             "    class Shifted(Dataset):\n"

@@ -98,7 +98,9 @@ def test_what_would_be_no_python_or_json_is_not_written(
     after = around % before
     commit_plan(rewrites(tree, {name: after}))
     (tree / name).write_bytes(after.replace(*edit))
-    with pytest.raises(WriteRefused, match="the edits need code that the migration added"):
+    with pytest.raises(
+        WriteRefused, match="the file with the edits is not valid without code that the migration added"
+    ):
         rollback(tree, merge=True)
     assert (tree / name).read_bytes() == after.replace(*edit)
 

@@ -174,5 +174,5 @@ def _read_objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, by
 
 def _git(folder: Path, arguments: Sequence[str], given: bytes = b"") -> bytes | None:
     """Run a git command that changes and downloads nothing; return its output, or None if the command fails."""
-    ended = run_git(folder, arguments, given, fetch=False)
+    ended = run_git(folder, arguments, given, may_fetch=False)
     return ended.stdout if ended is not None and ended.returncode == 0 else None
