@@ -501,7 +501,10 @@ def add_to_setup_script(text: str, wanted: str, line_length: int | None = None) 
     longest = line_length or min(max(88, *map(len, text.splitlines())), 120)
     after = append_dependency_entry(text, wanted, _needs_runtime, is_main=is_main, longest=longest)
     if lacking(after):
-        raise ValueError("a list with torch is not a plain list of strings that only `setup` uses")
+        raise ValueError(
+            "a dependency list that contains torch is not a plain list of strings, or code other than the call of "
+            "`setup` uses the list"
+        )
     return after
 
 
