@@ -118,7 +118,7 @@ class LocalClass:
         check_captured_values(module, self.project, node, (*self.values, *self.imports))
         check_class_is_movable(module, self.project, node, insertion_offset(module, node))
         if KEPT in module.source(node):
-            raise NotMovable(f"the class already uses names with `{KEPT}`")
+            raise NotMovable(f"the class already contains `{KEPT}`, with which the names of new attributes would begin")
         if not all(
             _is_plain(self.project, base, may_construct=not self.values)
             for base in qualified_base_names(module, self.project, node)
@@ -128,11 +128,13 @@ class LocalClass:
             self._check_constructor()
             if may_list_attributes(module):
                 raise NotMovable(
-                    "objects of the class would have more attributes, and the module lists attributes or names"
+                    "the rewrite would add attributes to objects of the class, and the module lists attributes or "
+                    "names (as `vars` and `dir` do)"
                 )
             if may_list_attributes_of_any_object(self.project):
                 raise NotMovable(
-                    "objects of the class would have more attributes, and the project lists attributes of objects"
+                    "the rewrite would add attributes to objects of the class, and the project lists attributes of "
+                    "objects (as `vars` and `dir` do)"
                 )
             if may_be_deep_copied(module, self.project, node):
                 raise NotMovable(
@@ -149,7 +151,7 @@ class LocalClass:
             parent = self.module.parents[read]
             of_super = isinstance(parent, cst.Arg) and is_super_call(self.module.parents[parent])
             if contains_node(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
-                raise NotMovable("the class uses its own name")
+                raise NotMovable("the class uses its own name, for example to create an object of the class")
         if self.project.search(r"\b__subclasses__\b", "__subclasses__"):
             raise NotMovable("the project lists the subclasses of a class (`__subclasses__`)")
         if self.project.search(r"\bgetmembers\s*\((?:[^()]|\([^()]*\))*\bisclass\b", "isclass"):
@@ -183,7 +185,7 @@ class LocalClass:
             raise NotMovable("the class overrides how its objects are created or pickled")
         if self.init is None:
             if not _has_no_constructor(self.module, self.project, self.node):
-                raise NotMovable("the constructor of the base class would have to be called")
+                raise NotMovable("the class may inherit a constructor, which the new `__init__` would have to call")
         elif not isinstance(self.init.body, cst.IndentedBlock):
             raise NotMovable("the constructor is written in one line")
         elif self.module.scopes.names_bound(self.init, nested=True) & {value.name for value in self.values}:
@@ -194,7 +196,7 @@ class LocalClass:
         for read in captured.reads:
             method = self.method_of(read)
             if method is None:
-                raise NotMovable(f"the class body uses the local name `{read.value}`")
+                raise NotMovable(f"the class uses the local name `{read.value}` outside the bodies of its methods")
             if captured.is_import or method is self.init:
                 continue
             own = self.module.scopes.lookup("self", read)

@@ -332,7 +332,8 @@ class MovedFunction:
             return move.first_unused_name(self.module, wishes, set_elsewhere.union(taken))
         if may_set_computed_attributes(self.module, project, owner):
             raise NotMovable(
-                "the rewrite would make the function a method, which an attribute with a computed name may hide"
+                "the rewrite would make the function a method, and code sets attributes with computed names, which may "
+                "hide the method"
             )
         if _may_inherit_private_methods(self.module, project, owner):
             around = f"_{enclosing_function_name(self.module, self.node)}_"

@@ -107,8 +107,8 @@ class DataLoaderFactory(Rule):
     name = "dataloader-factory"
     reason = (
         "A hand-written loader call sets workers, pinning and prefetching for one machine, and reads samples one by "
-        "one. The factory keeps every argument about data (batch size, order, sampler, collation, generator, "
-        "persistent_workers). The factory chooses all other settings for the dataset and the machine."
+        "one. The factory keeps every argument that can change the data (batch size, order, sampler, collation, "
+        "generator, persistent_workers). The factory chooses all other settings for the dataset and the machine."
     )
     safety = Safety.SAFE
     trigger = ("DataLoader", FACTORY, *FACTORY_FUNCTIONS)

@@ -138,11 +138,20 @@ def _examine_type_call(
         (one for place in constructions if (one := why_captured_values_change(module, project, place, captured))), None
     )
     if problem is None and has_dynamic_attribute_read(project, *_ATTRIBUTES):
-        problem = "the project reads `dataset` or `transforms` of objects with `hasattr` or `getattr`"
+        problem = (
+            "the rewrite adds attributes `dataset` and `transforms`, and the project reads an attribute of this name "
+            "with `hasattr` or `getattr`"
+        )
     if problem is None and has_guarded_attribute_read(project, *_ATTRIBUTES):
-        problem = "the project reads `dataset` or `transforms` of objects that may lack these attributes"
+        problem = (
+            "the rewrite adds attributes `dataset` and `transforms`, and the project catches the error of objects "
+            "without such an attribute"
+        )
     if problem is None and any(may_be_assigned_outside(project, one) for one in (*_ATTRIBUTES, "training")):
-        problem = "the project sets an attribute `dataset`, `training` or `transforms` of objects"
+        problem = (
+            "the new class has attributes `dataset`, `training` and `transforms`, and the project sets such an "
+            "attribute of an object other than `self`"
+        )
     if problem is None and any(may_be_deep_copied(module, project, place) for place in constructions):
         problem = (
             "a deep copy of an object that contains the dataset would also copy the wrapped dataset and the transforms"

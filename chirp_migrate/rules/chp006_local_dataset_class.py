@@ -179,14 +179,17 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     local.check()
     calls = constructor_calls(module, node, title)
     if calls is None:
-        raise NotMovable("the code uses the class as a value")
+        raise NotMovable("the code uses the class as a value (for example, returns or stores the class)")
     namesakes = [one for one in module.find(cst.ClassDef) if one.name.value == title and one is not node]
     is_free = not namesakes and movability.is_unused_outside_scope(module, local.project, title, local.scope)
     wish = f"_{title}" if title.startswith("Test") or module.scopes.stars else title
     unfree = {wish} if new_name_may_clash(module, local.project, wish) else set()
     name = title if is_free else move.first_unused_name(module, [wish], unfree.union(taken))
     if name != title and local.project.search(_NAMES_OF_CLASSES, "__name__"):
-        raise NotMovable(f"the name `{title}` is taken at module level, and the project reads names of classes")
+        raise NotMovable(
+            f"the class `{title}` would get another name at module level, and the project reads names of classes "
+            "(`__name__`)"
+        )
     taken.add(name)
     start, end = move.definition_range(module, node)
     reads = variable_reads(module, title, local.scope) if name != title else []
@@ -221,7 +224,7 @@ def _edits_of_construction(local: LocalClass, call: cst.Call, name: str) -> Iter
         if last is not None and isinstance(last.value, cst.GeneratorExp) and not last.value.lpar:
             raise NotMovable("a constructor call passes a generator expression without parentheses")
         if last is not None and local.init is None:
-            raise NotMovable("the class inherits its constructor, and code calls it with arguments")
+            raise NotMovable("the class inherits its constructor, and the code passes arguments to this constructor")
         end = module.span(call)[1] - 1
         lead = ", " if last is not None and not isinstance(last.comma, cst.Comma) else ""
         yield Edit(end, end, lead + ", ".join(f"{value.name}={value.name}" for value in local.values))

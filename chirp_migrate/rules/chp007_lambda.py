@@ -227,7 +227,9 @@ def _replace_lambda(
         return RuleMatch(span[0], message, edits, imports, gain=loader_gains(project).gain_of_object(module, span[0]))
     moved.check_callers([node, *reads])
     if moved.is_changed and isinstance(scope.node, cst.ClassDef):
-        raise NotMovable("in the body of a class, the lambda becomes a method, but a `partial` does not")
+        raise NotMovable(
+            "Python binds a lambda in a class body as a method, but would not bind the `partial` of the rewrite"
+        )
     preferred_names = function_names_for_lambda(module, node, preferred_name)
     name = moved.free_name(preferred_names, taken)
     inner = moved.indent + module.tree.default_indent

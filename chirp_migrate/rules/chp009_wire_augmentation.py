@@ -74,7 +74,7 @@ def _wrap_dataset(module: Module, project: Project, name: str, wrapper: cst.Para
         dataset, given = call.args[0], ", ".join(f"{flag}={value}" for flag, value in flags.items())
         edit = Edit(*module.span(dataset), f"{name}({module.source(dataset.value)}, {given})")
         message = (
-            "no code reads the augmentation flags; "
-            f"`{name}` wraps the dataset, and reads the flags `spec_augment` and `gaussian_noise`"
+            f"the module never calls `{name}`, so the training does not augment; the rewrite calls the function for "
+            "the dataset of this loader, with the flags of the configuration"
         )
         yield RuleMatch(module.span(call)[0], message, (edit,))

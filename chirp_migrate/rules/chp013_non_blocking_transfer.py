@@ -174,7 +174,8 @@ def _gain_of_copies(
     """Return the gain of the copies in one statement, and (path, line) of each call that builds a pinning loader."""
     pinned = loader_gains(project).pinning_calls(module, loop, partial(is_moved_by_rule, project))
     if not pinned:
-        return Gain(GainKind.NOTHING, "no loader of the loop provably pins its batches and is rewritten"), frozenset()
+        why = "no loader that this loop iterates over is rewritten and provably pins its batches"
+        return Gain(GainKind.NOTHING, why), frozenset()
     path, line = pinned[0].path, getattr(pinned[0].node, "lineno", 1)
     if has_wait_after_transfers(DeviceLoop(module, loop, loaders), transfers):
         return Gain(GainKind.NOTHING, "the loop waits for the copy immediately"), frozenset()

@@ -66,8 +66,8 @@ class StackedSamples(Rule):
     reason = (
         "`torch.stack([dataset[i][0] for i in indices])` reads all samples one by one, and then copies all of them. "
         "Projects mostly use such code to compute a mean and a deviation. If the samples are rows of tensors in "
-        "memory, the new function gathers them at once into the same tensor, so every result stays the same to the "
-        "last bit. The new function reads other datasets sample by sample, as before. "
+        "memory, the new function gathers them at once. Its tensor is equal to the tensor of `torch.stack` to the last "
+        "bit. The new function reads other datasets sample by sample, as before. "
         "`streaming_standardization_stats` computes mean and deviation without a second copy of the data, but the last "
         "digits of its results differ."
     )
@@ -109,7 +109,7 @@ def _make_match(module: Module, project: Project, call: cst.Call, scan: ScannedS
     if problem is not None:
         dataset = module.source(scan.dataset).strip()
         return RuleMatch(offset, f"{_FOUND}; use `{_RUNTIME}({dataset}, indices)`. Not rewritten: {problem}")
-    message = f"{_FOUND}; `{_RUNTIME}` gathers the same tensor in one operation"
+    message = f"{_FOUND}; `{_RUNTIME}` builds an equal tensor in one operation"
     edit = Edit(*module.span(call), f"{_RUNTIME}({scan.arguments(module)})")
     return RuleMatch(offset, message, (edit,), frozenset({runtime_import(_RUNTIME)}))
 

@@ -444,7 +444,7 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
         (
             "class B(Dataset):\n    def __init__(self, x): self.x = x\n"
             "def f(n):\n    class D(B):\n        def __len__(self): return n\n    return D(3)\n",
-            "the constructor of the base class would have to be called",
+            "the class may inherit a constructor, which the new `__init__` would have to call",
         ),
         (
             "def f(n):\n    class D(Dataset):\n        @property\n        def n(self): return n\n    return D()\n",
@@ -460,9 +460,12 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
         ),
         (
             "def f(n):\n    class D(Dataset):\n        def __len__(self): return n\n    return D(3)\n",
-            "the class inherits its constructor, and code calls it with arguments",
+            "the class inherits its constructor, and the code passes arguments to this constructor",
         ),
-        ("def f(n):\n    class D(Dataset):\n        pass\n    return D\n", "the code uses the class as a value"),
+        (
+            "def f(n):\n    class D(Dataset):\n        pass\n    return D\n",
+            "the code uses the class as a value (for example, returns or stores the class)",
+        ),
     ],
 )
 def test_local_classes_that_cannot_move_are_reported(text: str, reason: str) -> None:

@@ -244,7 +244,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "may read its local names",
+        "may read the local names of this function",
         (
             "def build(data, pad):\n"
             "    print(locals())\n"
@@ -266,7 +266,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "is private to the enclosing class",
+        "only inside the enclosing class",
         ("class A:\n    def f(self, d, o):\n        return DataLoader(d, collate_fn=lambda b: o.__pad(b))\n"),
         ("__pad", "_pad"),
     ),
@@ -361,7 +361,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "which an attribute with a computed name may hide",
+        "code sets attributes with computed names, which may hide the method",
         METHOD + ("        for n in data:\n            setattr(self, n, 1)\n"),
         ("n, 1", "'n', 1"),
     ),
@@ -394,7 +394,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP006",
-        "the code uses the class as a value",
+        "the code uses the class as a value (for example, returns or stores the class)",
         (
             "def make(data, shift):\n"
             "    class Shifted(Dataset):\n"
@@ -481,7 +481,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP013",
-        "`__getattr__` may return a `to`",
+        "`__getattr__` may return a method `to`",
         TRANSFER + ("class B:\n    def __getattr__(self, name): return 1\n"),
         ("class B:\n    def __getattr__(self, name)", "def __getattr__(name)"),
     ),
