@@ -107,7 +107,7 @@ _kept = partial(option, group="Saved results")
     _tried(
         "--loader", "migrated", type=click.Choice(list(_LOADERS)), default="auto", show_default=True,
         callback=lambda _context, _parameter, name: _LOADERS[name],
-        help="Loader to measure: torch (PyTorch), factory (migrated code), or auto (the loader of the training).",
+        help="Loader to measure: torch (PyTorch), factory (chirpid_patch), or auto (the loader of the training).",
     ),
     _tried(
         "--thread-safe/--no-thread-safe", default=False,
@@ -116,7 +116,7 @@ _kept = partial(option, group="Saved results")
 )  # fmt: skip
 @_tried(
     "--timeout", type=Number(1), metavar="SECONDS",
-    help="Seconds after which a process counts as hung.  [default: 600, or four times --time-budget]",
+    help="Seconds after which a process counts as hung.  [default: four times --time-budget, at least 600]",
 )  # fmt: skip
 @_kept(
     "--plot", type=FilePath(dir_okay=False), metavar="FILE",

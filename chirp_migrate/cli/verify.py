@@ -61,7 +61,7 @@ _EPILOG = """\b
 Exit codes:
    0  faster by the threshold, and the same training
   10  not shown to be faster
-  11  model-bound: no loader could save that much
+  11  model-bound: no loader could save enough time to reach the threshold
   12  slower
   13  not equivalent: the training is not the same
   14  the project's code failed (the reason, the version and the end of its output are shown)
