@@ -63,7 +63,7 @@ class SourceFile:
         text = decode_text(data[len(codecs.BOM_UTF8) if bom else 0 :], encoding)
         source = cls(text, encoding, bom)
         if source.data != data:
-            raise UnreadableSource(f"the {encoding} text of the file does not encode to the same bytes")
+            raise UnreadableSource(f"the file cannot be written back byte for byte with its encoding {encoding}")
         return source
 
     @property
