@@ -37,7 +37,7 @@ PAIRED = (
     "place of the first masked time frame",
     "number of masked frequency bins",
     "place of the first masked frequency bin",
-    "size of small changes",
+    "10 % quantile of the sizes of changes",
 )
 """Statistics of the difference between an augmented sample and the same sample without augmentation."""
 
