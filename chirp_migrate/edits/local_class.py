@@ -187,9 +187,9 @@ class LocalClass:
             if not _has_no_constructor(self.module, self.project, self.node):
                 raise NotMovable("the class may inherit a constructor, which the new `__init__` would have to call")
         elif not isinstance(self.init.body, cst.IndentedBlock):
-            raise NotMovable("the constructor is written in one line")
+            raise NotMovable("the body of `__init__` is on the same line as its `def`")
         elif self.module.scopes.names_bound(self.init, nested=True) & {value.name for value in self.values}:
-            raise NotMovable("the constructor assigns a name that another method captures")
+            raise NotMovable("`__init__` assigns a local variable that has the name of a captured variable")
 
     def _check_reads(self, captured: CapturedName) -> None:
         """Check that the class reads captured names only in methods with ``self``."""

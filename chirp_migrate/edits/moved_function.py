@@ -229,7 +229,7 @@ class MovedFunction:
         if any(self._is_inspected(use) for use in uses):
             raise NotMovable("the project reads the function with `inspect`")
         if (place := find_read_of_function_attribute(self.project, CODE)) is not None:
-            raise NotMovable(f"the project reads names or code of functions ({place})")
+            raise NotMovable(f"the project reads an attribute of functions such as `__name__` or `__code__` ({place})")
         if holds and (place := find_read_of_function_attribute(self.project, DETAILS)) is not None:
             raise NotMovable(f"the project reads function attributes that the replacement does not have ({place})")
         found_uses = find_function_uses(self.module, self.project, self.node)

@@ -452,11 +452,11 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
         ),
         (
             "def f(n):\n    class D(Dataset):\n        def __init__(self): self.n = n\n    return D()\n",
-            "the constructor is written in one line",
+            "the body of `__init__` is on the same line as its `def`",
         ),
         (
             "def f(n):\n    class D(Dataset):\n        def __len__(self): return n\n    return [D() for n in (1, 2)]\n",
-            "`n` refers to another object at a constructor call",
+            "where the code calls the constructor, `n` refers to another object",
         ),
         (
             "def f(n):\n    class D(Dataset):\n        def __len__(self): return n\n    return D(3)\n",

@@ -633,4 +633,8 @@ def test_a_key_of_a_dictionary_reads_no_name_of_a_function(other: str, looks: bo
             return DataLoader(samples, 2, collate_fn=collate)
     """
     _, (found,) = migrate(text, other=other)
-    assert (found.status is FindingStatus.REPORT) == looks == ("reads names or code of functions" in found.message)
+    assert (
+        (found.status is FindingStatus.REPORT)
+        == looks
+        == ("reads an attribute of functions such as `__name__`" in found.message)
+    )

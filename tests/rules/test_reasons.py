@@ -46,37 +46,37 @@ CLASS = (
 REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     (
         "CHP007",
-        "the project reads names or code of functions",
+        "the project reads an attribute of functions such as `__name__`",
         LAMBDA + "print(step.__name__)\n",
         ("step.", "Step."),
     ),
     (
         "CHP007",
-        "reads names or code of functions",
+        "reads an attribute of functions such as `__name__`",
         LAMBDA + "print(step.__name__)\n",
         ("step.", "type(step)."),
     ),
     (
         "CHP007",
-        "reads names or code of functions",
+        "reads an attribute of functions such as `__name__`",
         LAMBDA + "print(step.__name__)\n",
         ("step.", "self.model_class."),
     ),
     (
         "CHP007",
-        "reads names or code of functions",
+        "reads an attribute of functions such as `__name__`",
         LAMBDA + "print(step.__code__)\n",
         ("__code__", "code"),
     ),
     (
         "CHP012",
-        "reads names or code of functions",
+        "reads an attribute of functions such as `__name__`",
         FUNCTION + "print(f.__qualname__)\n",
         ("f.", "Net."),
     ),
     (
         "CHP012",
-        "reads names or code of functions",
+        "reads an attribute of functions such as `__name__`",
         FUNCTION + "inspect.isfunction(f)\n",
         ("isfunction", "isclass"),
     ),
@@ -272,7 +272,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "imported in different ways",
+        "different import statements bind the name",
         (
             "def build(d):\n"
             "    if d:\n"
@@ -579,7 +579,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP001",
-        "L subclasses `DataLoader` and overrides `__iter__`",
+        "`L` subclasses `DataLoader` and overrides `__iter__`",
         "class L(DataLoader):\n    def __iter__(self): return iter([])\n",
         ("__iter__", "__len__"),
     ),
