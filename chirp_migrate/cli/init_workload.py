@@ -57,9 +57,7 @@ def init_workload(path: Path, output: Output) -> None:
         ) from error
     notes = []
     if has_entry_point_modules(root):
-        notes.append(
-            f"verify finds the training functions of this project automatically; {DEFAULT_WORKLOAD} replaces them"
-        )
+        notes.append(f"without {DEFAULT_WORKLOAD}, verify finds the training functions of this project automatically")
     output.write({"schema": 1, "written": [DEFAULT_WORKLOAD], "notes": notes})
     if not output.quiet:
         screen = output.screen()

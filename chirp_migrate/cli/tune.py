@@ -69,7 +69,7 @@ _kept = partial(option, group="Saved results")
     type=WORKLOAD,
     metavar="FILE:FUNCTION",
     group="Data",
-    help="Function that returns the trainings to call (see init-workload).",
+    help="Function that returns the training calls to run (see init-workload).",
 )
 @_data(
     "--dataset", type=REFERENCE, metavar="MODULE:CALLABLE",
@@ -121,7 +121,7 @@ _kept = partial(option, group="Saved results")
 @_kept(
     "--plot", type=FilePath(dir_okay=False), metavar="FILE",
     help="Plot the throughput for each number of workers (.svg, .png, .pdf).  "
-    "[default with --config: in system.output_dir]",
+    "[default with --config: a file in system.output_dir]",
 )  # fmt: skip
 @_kept(
     "--save/--no-save",

@@ -90,7 +90,7 @@ Examples:
 @SCRIPT_ARGUMENT
 @_trained(
     "--workload", type=WORKLOAD, metavar="FILE:FUNCTION",
-    help="Function that returns the trainings to call (see init-workload).",
+    help="Function that returns the training calls to run (see init-workload).",
 )  # fmt: skip
 @_trained("--data", type=DATA, metavar="PATH", help="Train on your samples: an .npz file or .npy files.")
 @_trained(
