@@ -159,7 +159,11 @@ def _run_rounds(
     def make(number: int, labels: frozenset[str] | None, until: float) -> TimedRound:
         made = children.time_round(number, labels, until, deadline, () if number else repeats, whole)
         times = [sum(made.seconds[side].values()) for side in ("before", "after")]
-        ratio = f"{format_percent(times[1] / times[0])} of the time before" if times[0] else "time was too short"
+        ratio = (
+            f"{format_percent(times[1] / times[0])} of the time before"
+            if times[0]
+            else "the training was too short to measure"
+        )
         beside = "" if made.others is None else f", other processes used {made.others:.0%} of the CPUs"
         entry_points = pluralize(len(made.labels), "entry point")
         progress(f"round {number + 1}: {entry_points} in {made.duration_s:.0f} s: {ratio}{beside}")

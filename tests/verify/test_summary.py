@@ -96,8 +96,8 @@ def test_the_saving_of_the_largest_own_run_is_never_cut() -> None:
                    start_s={"before": 3.1421, "after": 0.4217})  # fmt: skip
     text = " ".join(said(structs.replace(found, own_runs={label: own}), width=80).split())
     assert re.search(
-        r"own run 5\d % less time \[\d+, \d+\] in 300 epochs \(assumed\): 0.422 > 0.273 s an epoch, "
-        r"3.14 > 0.422 s start-up a fold", text
+        r"own run 5\d % less time \[\d+, \d+\] in 300 epochs \(assumed\): 0.422 -> 0.273 s an epoch, "
+        r"3.14 -> 0.422 s start-up a fold", text
     )  # fmt: skip
 
 

@@ -75,7 +75,7 @@ def _own_run_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
     label, own = max(timed, key=lambda pair: pair[1].folds * pair[1].epochs * pair[1].epoch_s["before"])
     epoch, start_s = ([format_value(of[side]) for side in ("before", "after")] for of in (own.epoch_s, own.start_s))
     epochs = f"{pluralize(own.epochs, 'epoch')}{' (assumed)' if own.assumed else ''}"
-    parts = f"{epoch[0]} > {epoch[1]} s an epoch, {start_s[0]} > {start_s[1]} s start-up a fold"
+    parts = f"{epoch[0]} -> {epoch[1]} s an epoch, {start_s[0]} -> {start_s[1]} s start-up a fold"
     # Long lines are cut, so the least important part is last.
     yield "own run", f"{_describe_saving(report.ratios[label])} in {epochs}: {parts}: {short_label(label)}"
 
