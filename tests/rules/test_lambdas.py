@@ -331,7 +331,7 @@ def test_a_default_that_other_code_sets_has_no_place_in_the_body_of_a_class() ->
     text = "SIZE = 3\nclass A(Dataset):\n    loader = DataLoader([1], collate_fn=lambda b, size=SIZE: (b, size))\n"
     assert "collate_fn=_collate_fn)" in migrate(text)[0]
     after, (finding,) = migrate(text, other="a.SIZE = 4")
-    assert after == text and "in the body of a class, the lambda becomes a method" in finding.message
+    assert after == text and "Python binds a lambda in a class body as a method" in finding.message
 
 
 #: Sources of modules with a function ``make()`` that gives an object of a class made inside a function.
