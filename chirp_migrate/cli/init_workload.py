@@ -31,7 +31,7 @@ from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, has_e
     ),
 )
 @path_argument
-@output_options("the name of the written file", "Print only errors.", "Has no effect here.")
+@output_options("the name of the written file", "Print only errors.", "Has no effect in this command.")
 def init_workload(path: Path, output: Output) -> None:
     """Create a starter file that defines what `verify` trains in the project at PATH.
 
