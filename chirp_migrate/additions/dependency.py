@@ -368,7 +368,7 @@ def add_to_requirements(text: str, requirement: str) -> str:
     if any(_names_distribution(line) for line in body.splitlines()):
         return text
     if re.search(r"(?m)^[^#\n]*--(?:hash=|require-hashes)", body):
-        raise ValueError("the file pins hashes")
+        raise ValueError("the file pins packages by hash (`--hash`), so a new line without a hash would be invalid")
     if re.search(r"\\\s*\Z", body):
         raise ValueError("the last line of the file ends with a backslash")
     newline, line = _newline(body), requirement + _COMMENT

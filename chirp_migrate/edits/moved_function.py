@@ -163,7 +163,8 @@ class MovedFunction:
         taken = defaulted[: moving[-1] + 1] if moving else []
         if any(one in given.posonly_params for one in taken):
             raise NotMovable(
-                "the function has a positional-only parameter with a default, which would be evaluated at another place"
+                "the function has a positional-only parameter with a default, which the rewrite would evaluate at "
+                "another place"
             )
         return taken + [parameter for parameter in given.kwonly_params if not self._default_stays(parameter)]
 
