@@ -147,7 +147,7 @@ def _recommend_for_augmentation(loader: LoaderReport) -> list[Recommendation]:
     what = "use fewer or simpler transforms, a smaller probability p, or the batched transforms of chirpid_patch"
     high = 100 * share > _AUGMENTATION_WARNING
     target = f"the target is below {_AUGMENTATION_PERCENT:.0f} %"
-    bound = f"{target}, and more than {_AUGMENTATION_WARNING:.0f} % is a warning" if high else target
+    bound = f"{target}, and tune warns above {_AUGMENTATION_WARNING:.0f} %" if high else target
     return [
         Recommendation(
             "the transform of the dataset",
