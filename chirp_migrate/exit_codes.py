@@ -12,7 +12,7 @@ class ExitCode(IntEnum):
 
     OK = (
         0,
-        "done, or nothing to do; for check: nothing to rewrite; for verify: the migrated version trains the same, and "
+        "done, or nothing to do; for check: nothing to rewrite; for verify: the training is the same, and "
         "the saving reaches the threshold",
     )
     WORK_REMAINS = (
@@ -31,7 +31,7 @@ class ExitCode(IntEnum):
     NOT_SHOWN = 10, "verify: the migrated version was not shown to be faster"
     MODEL_BOUND = 11, "verify: model-bound, so no loader can save enough training time to reach the threshold"
     SLOWER = 12, "verify: the migrated version is slower"
-    NOT_EQUIVALENT = 13, "verify: the migrated version does not train the same"
+    NOT_EQUIVALENT = 13, "verify: the training of the migrated version is not the same"
     WORKLOAD_FAILED = 14, "verify, tune, doctor: the project's own code failed"
     INCONCLUSIVE = 15, "verify --strict: faster, but the timing of some entry points is inconclusive"
     INTERNAL = 70, "internal error of chirp-migrate; --debug shows the traceback"

@@ -368,7 +368,7 @@ def add_to_requirements(text: str, requirement: str) -> str:
     if any(_names_distribution(line) for line in body.splitlines()):
         return text
     if re.search(r"(?m)^[^#\n]*--(?:hash=|require-hashes)", body):
-        raise ValueError("the file pins hashes")
+        raise ValueError("the file pins packages by hash (`--hash`), so a new line without a hash would be invalid")
     if re.search(r"\\\s*\Z", body):
         raise ValueError("the last line of the file ends with a backslash")
     newline, line = _newline(body), requirement + _COMMENT
@@ -501,7 +501,10 @@ def add_to_setup_script(text: str, requirement: str, line_length: int | None = N
     longest = line_length or min(max(88, *map(len, text.splitlines())), 120)
     after = append_dependency_entry(text, requirement, _needs_runtime, is_main=is_main, line_length=longest)
     if lacking(after):
-        raise ValueError("a list with torch is not a plain list of strings that only `setup` uses")
+        raise ValueError(
+            "a dependency list that contains torch is not a plain list of strings, or code other than the call of "
+            "`setup` uses the list"
+        )
     return after
 
 

@@ -99,7 +99,10 @@ def append_dependency_entry(
     lists = _lists(text)
     chosen = [number for number, one in enumerate(lists) if one.is_main == is_main and is_wanted(one.entries)]
     if not chosen:
-        raise ValueError("the list with torch is not a plain list of strings that only `setup` uses")
+        raise ValueError(
+            "the dependency list that contains torch is not a plain list of strings, or code other than the call of "
+            "`setup` uses the list"
+        )
     after = _extend(text, chosen, entry, line_length)
     expected = [[*one.entries, entry] if number in chosen else [*one.entries] for number, one in enumerate(lists)]
     if [[*one.entries] for one in _lists(after)] != expected:

@@ -29,7 +29,9 @@ def vendor_files(root: Path) -> list[FilePlan]:
     source = _runtime_folder()
     target = root / PACKAGE
     if target.is_symlink() or (target.exists() and not (target / "py.typed").is_file()):
-        raise WriteRefused(f"{target} exists and is not a copy of the runtime: move it away, or omit --vendor.")
+        raise WriteRefused(
+            f"{target} exists and is not a copy of the package {PACKAGE}: move it away, or omit --vendor."
+        )
     files = []
     for path in sorted((*_modules(source), source / "py.typed", source / "LICENSE")):
         relative = path.relative_to(source)

@@ -31,7 +31,7 @@ _COMMANDS = {
     "review": "Accept or refuse changes hunk by hunk.",
     "apply": "Rewrite a project to fast, worker-safe loading.",
     "check": "Exit with 1 if anything is left to rewrite (for CI).",
-    "rollback": "Undo an apply, byte for byte.",
+    "rollback": "Undo a run of apply, byte for byte.",
     "verify": "Measure whether training is faster and unchanged.",
     "report": "Write a report of changes, reasons and the verdict.",
     "doctor": "Run a training and report its loading problems.",

@@ -88,7 +88,7 @@ def version_pin_problem(plan: Plan, journal: Path) -> str:
     The message is "" if the runtime supports all pins, or if no file of the plan imports the runtime.
     """
     pins = version_conflicts(plan.root, journal) if any_file_needs_runtime(plan.files) else []
-    what = "the project and the runtime of the migrated files cannot be installed together."
+    what = "the project cannot be installed together with chirpid-patch, which the migrated files import."
     return f"{'; '.join(pins)}: {what}" if pins else ""
 
 

@@ -61,7 +61,7 @@ _STATUS_TEXTS = {
     "--add-ignore", is_flag=True,
     help="First write `# chirp: ignore[CODE]` above every finding, so that later checks count only new findings.",
 )  # fmt: skip
-@option("--strict", is_flag=True, help="Also count remarks, advice and suggestions.")
+@option("--strict", is_flag=True, help="Also exit with 1 for remarks, advice and suggestions.")
 @output_options("the findings (independent of --format)")
 def check(request: PlanRequest, form: str, add_ignore: bool, strict: bool, output: Output) -> None:
     """Exit with 1 if `apply` would change anything at PATH; run none of the project's code.

@@ -39,7 +39,7 @@ from chirp_migrate.training.errors import WorkloadFailed
 @SCRIPT_ARGUMENT
 @option(
     "--workload", type=WORKLOAD, metavar="FILE:FUNCTION", group="What is run",
-    help="Function that returns the trainings to call (see init-workload).",
+    help="Function that returns the training calls to run (see init-workload).",
 )  # fmt: skip
 @option(
     "-k", "--select", type=EXPRESSION, metavar="EXPRESSION", group="What is run",

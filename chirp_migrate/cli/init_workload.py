@@ -31,7 +31,7 @@ from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, has_e
     ),
 )
 @path_argument
-@output_options("the name of the written file", "Print only errors.", "Has no effect here.")
+@output_options("the name of the written file", "Print only errors.", "Has no effect in this command.")
 def init_workload(path: Path, output: Output) -> None:
     """Create a starter file that defines what `verify` trains in the project at PATH.
 
@@ -57,9 +57,7 @@ def init_workload(path: Path, output: Output) -> None:
         ) from error
     notes = []
     if has_entry_point_modules(root):
-        notes.append(
-            f"verify finds the training functions of this project automatically; {DEFAULT_WORKLOAD} replaces them"
-        )
+        notes.append(f"without {DEFAULT_WORKLOAD}, verify finds the training functions of this project automatically")
     output.write({"schema": 1, "written": [DEFAULT_WORKLOAD], "notes": notes})
     if not output.quiet:
         screen = output.screen()

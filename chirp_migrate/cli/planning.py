@@ -125,7 +125,7 @@ _file_and_rule_options = (
     ),
     _rules(
         "-j", "--jobs", type=WholeNumber(1),
-        help="Number of planning processes.  [default: by the size of the project]",
+        help="Number of processes that analyse files.  [default: depends on the size of the project]",
     ),
 )  # fmt: skip
 _added_file_options = (

@@ -69,7 +69,7 @@ _kept = partial(option, group="Saved results")
     type=WORKLOAD,
     metavar="FILE:FUNCTION",
     group="Data",
-    help="Function that returns the trainings to call (see init-workload).",
+    help="Function that returns the training calls to run (see init-workload).",
 )
 @_data(
     "--dataset", type=REFERENCE, metavar="MODULE:CALLABLE",
@@ -107,7 +107,7 @@ _kept = partial(option, group="Saved results")
     _tried(
         "--loader", "migrated", type=click.Choice(list(_LOADERS)), default="auto", show_default=True,
         callback=lambda _context, _parameter, name: _LOADERS[name],
-        help="Loader to measure: torch (PyTorch), factory (migrated code), or auto (the loader of the training).",
+        help="Loader to measure: torch (PyTorch), factory (chirpid_patch), or auto (the loader of the training).",
     ),
     _tried(
         "--thread-safe/--no-thread-safe", default=False,
@@ -116,12 +116,12 @@ _kept = partial(option, group="Saved results")
 )  # fmt: skip
 @_tried(
     "--timeout", type=Number(1), metavar="SECONDS",
-    help="Seconds after which a process counts as hung.  [default: 600, or four times --time-budget]",
+    help="Seconds after which a process counts as hung.  [default: four times --time-budget, at least 600]",
 )  # fmt: skip
 @_kept(
     "--plot", type=FilePath(dir_okay=False), metavar="FILE",
     help="Plot the throughput for each number of workers (.svg, .png, .pdf).  "
-    "[default with --config: in system.output_dir]",
+    "[default with --config: a file in system.output_dir]",
 )  # fmt: skip
 @_kept(
     "--save/--no-save",

@@ -59,16 +59,16 @@ _trained = partial(option, group=_TRAINED, show_default=True, is_setting=True)
 _decided = partial(option, group=_DECIDED, show_default=True, is_setting=True)
 _EPILOG = """\b
 Exit codes:
-   0  faster by the threshold, and the same training
+   0  faster by at least the threshold, and the training is the same
   10  not shown to be faster
-  11  model-bound: no loader could save that much
+  11  model-bound: no loader could save enough time to reach the threshold
   12  slower
   13  not equivalent: the training is not the same
   14  the project's code failed (the reason, the version and the end of its output are shown)
   15  with --strict: faster, but some entry points are inconclusive
-   2  PATH cannot be verified, nothing was applied there and no --baseline is passed, or an option or setting is wrong
+   2  PATH cannot be verified, or an option or setting is wrong. Without --baseline: nothing was applied at PATH
    3  refused: the journal of earlier runs is damaged or cannot be trusted
- 130  interrupted; with enough rounds, the verdict so far is printed
+ 130  interrupted; if enough rounds were complete, the verdict so far is printed
 
 \b
 Examples:
@@ -90,18 +90,18 @@ Examples:
 @SCRIPT_ARGUMENT
 @_trained(
     "--workload", type=WORKLOAD, metavar="FILE:FUNCTION",
-    help="Function that returns the trainings to call (see init-workload).",
+    help="Function that returns the training calls to run (see init-workload).",
 )  # fmt: skip
 @_trained("--data", type=DATA, metavar="PATH", help="Train on your samples: an .npz file or .npy files.")
 @_trained(
-    "--model", type=MODEL, metavar="MODULE:CLASS", help="Model to train.  [default: the one in utils/models.py]"
+    "--model", type=MODEL, metavar="MODULE:CLASS", help="Model to train.  [default: the model in utils/models.py]"
 )  # fmt: skip
 @_trained(
     "--samples",
     type=WholeNumber(1),
     default=_SIZES.samples,
     metavar="N",
-    help="Number of samples to train on, at most all samples of --data. Entry points found automatically need at least "
+    help="Number of samples to train on, at most the number in --data. Entry points found automatically need at least "
     "48 samples.",
 )
 @_trained("--shape", type=SHAPE, default="1x224x313", metavar="CxFxT", help="Shape of a synthetic sample.")
@@ -117,7 +117,8 @@ Examples:
     help="Minimum number of epochs timed in each round; the first epoch counts as start-up.",
 )  # fmt: skip
 @_trained(
-    "--own-epochs", type=WholeNumber(1), metavar="N", show_default="the entry point's own number, else 100",
+    "--own-epochs", type=WholeNumber(1), metavar="N",
+    show_default="the default of the entry point, or 100 without a default",
     help="Number of epochs of your own training, for the predicted saving.",
 )  # fmt: skip
 @_trained("--batch-size", type=WholeNumber(1), default=_SIZES.batch_size, metavar="N", help="Samples per batch.")

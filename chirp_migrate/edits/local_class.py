@@ -189,14 +189,14 @@ class LocalClass:
         elif not isinstance(self.init.body, cst.IndentedBlock):
             raise NotMovable("the body of `__init__` is on the line of its `def`")
         elif self.module.scopes.names_bound(self.init, nested=True) & {value.name for value in self.values}:
-            raise NotMovable("the constructor assigns a name that another method captures")
+            raise NotMovable("`__init__` assigns a local variable that has the name of a captured variable")
 
     def _check_reads(self, captured: CapturedName) -> None:
         """Check that the class reads captured names only in methods with ``self``."""
         for read in captured.reads:
             method = self.method_of(read)
             if method is None:
-                raise NotMovable(f"the class body uses the local name `{read.value}`")
+                raise NotMovable(f"the class uses the local name `{read.value}` outside the bodies of its methods")
             if captured.is_import or method is self.init:
                 continue
             own = self.module.scopes.lookup("self", read)

@@ -63,7 +63,7 @@ def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | c
         raise NotMovable("the module's `__getattr__` may provide names that the module does not define")
     outer = module.enclosing_function(node)
     if outer is not None and (word := find_name_inspecting_call(module, outer)) is not None:
-        raise NotMovable(f"`{word}` in the enclosing function may read its local names")
+        raise NotMovable(f"`{word}` in the enclosing function may read the local names of this function")
     for one in walk_code(node.body):
         if isinstance(one, cst.Nonlocal):
             for item in one.names:
@@ -78,7 +78,7 @@ def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | c
         elif isinstance(one, cst.Name) and re.fullmatch(r"__\w*(?<!__)", one.value):
             around = module.enclosing_class(one)
             if around is not None and around is not _class_that_moves(module, one, node):
-                raise NotMovable(f"`{one.value}` in the definition is private to the enclosing class")
+                raise NotMovable(f"Python mangles the name `{one.value}` only inside the enclosing class")
 
 
 def _normalized_name(module: Module) -> str | None:
@@ -181,7 +181,10 @@ def check_annotations(module: Module, node: cst.FunctionDef, offset: int) -> Non
             places = [module.span(binding.node)[0] for binding in owner.bindings]
             known = isinstance(owner.scope.node, cst.Module) and min(places) < offset
         if not known:
-            raise NotMovable(f"the annotations use `{name}`, which the module does not define above the new place")
+            raise NotMovable(
+                f"the annotations use `{name}`, which the module does not define above the place to which the "
+                "definition would move"
+            )
 
 
 def _postpones_annotations(statement: cst.ImportFrom) -> bool:

@@ -270,7 +270,7 @@ def import_lines(module: Module, captured: Iterable[CapturedName]) -> list[str]:
             raise NotMovable(f"`{one.name}` is imported in one place and assigned in another")
         found = {line for binding in one.bindings for line in _import_lines(module, binding.node, one.name)}
         if len(found) > 1 and not all(re.fullmatch(rf"import {one.name}(\.\w+)*", line) for line in found):
-            raise NotMovable(f"`{one.name}` is imported in different ways")
+            raise NotMovable(f"different import statements bind the name `{one.name}`")
         lines += sorted(found)
     return lines
 

@@ -168,7 +168,8 @@ class MovedFunction:
         taken = defaulted[: moving[-1] + 1] if moving else []
         if any(one in given.posonly_params for one in taken):
             raise NotMovable(
-                "the function has a positional-only parameter with a default, which would be evaluated at another place"
+                "the function has a positional-only parameter with a default, which the rewrite would evaluate at "
+                "another place"
             )
         return taken + [parameter for parameter in given.kwonly_params if not self._default_stays(parameter)]
 
@@ -234,7 +235,7 @@ class MovedFunction:
         if any(self._is_inspected(use) for use in uses):
             raise NotMovable("the project reads the function with `inspect`")
         if (place := find_read_of_function_attribute(self.project, CODE)) is not None:
-            raise NotMovable(f"the project reads names or code of functions ({place})")
+            raise NotMovable(f"the project reads an attribute of functions such as `__name__` or `__code__` ({place})")
         if holds and (place := find_read_of_function_attribute(self.project, DETAILS)) is not None:
             raise NotMovable(f"the project reads function attributes that the replacement does not have ({place})")
         found_uses = find_function_uses(self.module, self.project, self.node)

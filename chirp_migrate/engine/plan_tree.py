@@ -114,7 +114,9 @@ def plan_tree(
         results[result.path] = result
         read_size += len(texts[result.path])
         if overlay is None and result.seconds > _LONG_S:
-            progress(f"{result.path} takes {result.seconds:.0f} s. To skip the file: --exclude {quote(result.path)}")
+            progress(
+                f"planning {result.path} took {result.seconds:.0f} s. To skip the file: --exclude {quote(result.path)}"
+            )
         left_s = (time.monotonic() - began) * (size / read_size - 1)
         progress(ProgressStep(f"{doing} {result.path}", len(results), len(concerned), left_s))
     for result in (results[path] for path in concerned):

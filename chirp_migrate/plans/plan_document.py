@@ -16,7 +16,7 @@ KIND: Final = "chirp-migrate plan"
 
 Decision = Literal["accepted", "refused"]
 _FromOne = Annotated[int, Meta(ge=1)]
-_Place = Annotated[tuple[_FromOne, _FromOne], Meta(description="Line and column (in code points), both from 1.")]
+_Place = Annotated[tuple[_FromOne, _FromOne], Meta(description="Line and column (in code points). Both count from 1.")]
 _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 
 

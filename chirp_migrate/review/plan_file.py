@@ -284,8 +284,8 @@ class _PlanReader:
             self._choose((path, WHOLE_FILE), entry.decision, None)
         if after is None and sha256(file.after) != entry.sha256_after:
             raise ValueError(
-                f"the edits of {path} do not lead to the planned hash, because the plan was changed or another version "
-                "of chirp-migrate made the plan"
+                f"the edits of {path} do not result in the planned content, because the plan was changed or another "
+                "version of chirp-migrate made the plan"
             )
         return file
 

@@ -166,7 +166,9 @@ def text_for_editor(item: ReviewItem, choice: HunkChoice | None) -> str:
     Raises:
         InvalidEdit: the item is a whole file, which users cannot edit.
     """
-    text = ["# Edit the new lines of this hunk. Do not change lines that begin with #@@, which mark the places."]
+    text = [
+        "# Edit the new lines of this hunk. Do not change lines that begin with #@@: they contain the line numbers."
+    ]
     for block in _blocks_of_item(item, choice)[1]:
         lines = f"lines {block.first}-{block.end - 1}" if block.end > block.first else f"before line {block.first}"
         text += [f"{_MARKER}: {lines}", *(line.rstrip("\r\n") for line in SOURCE_LINE.findall(block.after))]

@@ -48,11 +48,11 @@ from chirp_migrate.rules.moving import is_moved_by_rule
 _RELOADED = r"\breload\s*\(\s*(?:\w+\s*\.\s*)*dataloader\s*,?\s*\)"
 #: The message for each reason why a mention of `DataLoader` is not rewritten.
 _NOT_REWRITTEN = {
-    "ambiguous-name": "not rewritten: `DataLoader` may refer to PyTorch's class or to {} here; import the two objects "
-    "under different names",
-    "subclass": "not rewritten: {} subclasses `DataLoader`; inherit from `chirpid_patch.BatchedDataLoader`, which "
+    "ambiguous-name": "not rewritten: `DataLoader` may refer to PyTorch's class or to `{}` here; import the two "
+    "objects under different names",
+    "subclass": "not rewritten: `{}` subclasses `DataLoader`; inherit from `chirpid_patch.BatchedDataLoader`, which "
     "takes the same arguments",
-    "own-iteration": "not rewritten: {} subclasses `DataLoader` and overrides `__iter__`",
+    "own-iteration": "not rewritten: `{}` subclasses `DataLoader` and overrides `__iter__`",
     "used-as-value": "`DataLoader` is {}, so the rule cannot find the call that builds the loader; build "
     f"the loader with `{FACTORY}.create_loader` by hand",
     "replaced": "not rewritten: `{}` is patched elsewhere (for example in a test), and the patch would no longer take "
@@ -111,8 +111,8 @@ class DataLoaderFactory(Rule):
     name = "dataloader-factory"
     reason = (
         "A hand-written loader call sets workers, pinning and prefetching for one machine, and reads samples one by "
-        "one. The factory keeps every argument about data (batch size, order, sampler, collation, generator, "
-        "persistent_workers). The factory chooses all other settings for the dataset and the machine."
+        "one. The factory keeps every argument that can change the data (batch size, order, sampler, collation, "
+        "generator, persistent_workers). The factory chooses all other settings for the dataset and the machine."
     )
     safety = Safety.SAFE
     trigger = ("DataLoader", FACTORY, *FACTORY_FUNCTIONS)
@@ -151,7 +151,7 @@ class DataLoaderFactory(Rule):
             else:
                 foreign = {name for name in names if not TORCH_LOADER.fullmatch(name)}
                 if foreign < names:
-                    mentions.append((node, use_of_loader_class(module, project, node), " or ".join(sorted(foreign))))
+                    mentions.append((node, use_of_loader_class(module, project, node), "` or `".join(sorted(foreign))))
         uses = [use for _, use, others in mentions if not others]
         # All loaders of a file are built in the same way: by `create_loader`, or by the methods for their roles.
         by_role = "create_loader" not in made and all(_has_known_role(module, use) for use in uses)

@@ -120,11 +120,14 @@ def _rewrite_loop(module: Module, project: Project, node: cst.For, found: Standa
     empty = empty_list_line(module, node, collected)
     problem = ""
     if empty is None:
-        problem = f"`{collected} = []` must be above the loop in the same block, and unused until the loop"
+        problem = (
+            f"the rule needs `{collected} = []` above the loop, in the same block, without a use of `{collected}` "
+            "before the loop"
+        )
     elif unfinished_list_may_be_seen(module, node, collected):
         problem = f"other code may read `{collected}` before the loop ends"
     elif any(may_be_read_outside_loop(module, project, node, one) for one in sorted(names_in_code(node))):
-        problem = "code outside the loop may read a variable of the loop"
+        problem = "code outside the loop may read a variable that the loop assigns"
     if empty is None or problem:
         return RuleMatch(offset, f"{_FOUND}; not rewritten: {problem}")
     made = Edit(offset, end, _call_text(module, project, node, found, f"{collected} = "))

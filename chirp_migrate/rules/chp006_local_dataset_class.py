@@ -191,7 +191,10 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     unfree = {wish} if new_name_may_clash(module, local.project, wish) else set()
     name = title if is_free else move.first_unused_name(module, [wish], unfree.union(taken))
     if name != title and local.project.search(_NAMES_OF_CLASSES, "__name__"):
-        raise NotMovable(f"the name `{title}` is taken at module level, and the project reads names of classes")
+        raise NotMovable(
+            f"the class `{title}` would get another name at module level, and the project reads names of classes "
+            "(`__name__`)"
+        )
     taken.add(name)
     start, end = move.definition_range(module, node)
     reads = variable_reads(module, title, local.scope) if name != title else []

@@ -49,8 +49,8 @@ class ConfigDefaults(Rule):
     name = "config-defaults"
     reason = (
         "The migrated loaders read two keys of the configuration: optimize_dataloaders (False restores the original "
-        "loading) and benchmark_performance (True logs the data wait of each epoch). The defaults make both keys "
-        "visible."
+        "loading) and benchmark_performance (True logs the data wait of each epoch). The rule adds both keys to the "
+        "default configuration, where users can see and change them."
     )
     safety = Safety.SAFE
     trigger = ("default_config", "DEFAULT_CONFIG")

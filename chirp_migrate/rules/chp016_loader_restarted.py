@@ -32,8 +32,8 @@ class LoaderRestarted(Rule):
     name = "loader-restarted-in-loop"
     reason = (
         "`next(iter(loader))` begins a new epoch each time. The loader starts its workers again, the workers load "
-        "several batches, and the loader discards all but the first batch. Each iteration sees only the beginning of "
-        "an epoch. Without shuffling, every iteration sees the same batch."
+        "several batches, and the loader discards all but the first batch. So each iteration of the surrounding loop "
+        "sees only the first batch of an epoch. Without shuffling, this batch is always the same."
     )
     safety = Safety.ADVICE
     trigger = ("next",)

@@ -147,10 +147,13 @@ def _recommend_for_augmentation(loader: LoaderReport) -> list[Recommendation]:
     what = "use fewer or simpler transforms, a smaller probability p, or the batched transforms of chirpid_patch"
     high = 100 * share > _AUGMENTATION_WARNING
     target = f"the target is below {_AUGMENTATION_PERCENT:.0f} %"
-    bound = f"{target}, and more than {_AUGMENTATION_WARNING:.0f} % is a warning" if high else target
+    bound = f"{target}, and tune warns above {_AUGMENTATION_WARNING:.0f} %" if high else target
     return [
         Recommendation(
-            "the transform of the dataset", what, f"{format_percent(share)} of the loading time; {bound}", warning=high
+            "the transform of the dataset",
+            what,
+            f"augmentation takes {format_percent(share)} of the loading time; {bound}",
+            warning=high,
         )
     ]
 
@@ -162,7 +165,7 @@ def _recommend_at_limits(loader: LoaderReport, chosen: CandidateMeasurement) -> 
     if loader.cpu_share is not None and loader.cpu_share < WAITING and quiet:
         waits = 1 - loader.cpu_share
         what = "try more workers than CPUs, or move the files to faster storage (local disk, one memory-mapped array)"
-        why = f"loading waits {format_percent(waits)} of its time instead of computing"
+        why = f"during {format_percent(waits)} of its time, loading waits and does not compute"
         advice.append(Recommendation(_setting_name(loader, "num_workers"), what, why))
     per_s = mean_rate(chosen.rates).value / (loader.batch_size or 1)
     if loader.role == "training" and loader.batch_size == _BATCH and per_s < _BATCHES_PER_S:

@@ -117,7 +117,7 @@ def _find_subjects(
         return [subject], None, []
     if request.config is not None:
         return [build_dataset_from_config(Path(request.tree), request.config, request.uses_runtime)], None, []
-    assert request.discovery is not None, "a task has a dataset, a configuration file or a training"
+    assert request.discovery is not None, "a task must have a dataset, a configuration file or a training"
     entries = request.discovery.entry_points
     with wrap_user_code_errors("the training"):
         if entries[0].source is TrainingSource.HOOK and not entries[0].name:
@@ -134,7 +134,7 @@ def _find_subjects(
     }
     subjects, training, notes = watch_loaders(calls, show, seconds, lambda label: begin(label, len(calls) - 1))
     check_imports_use_copy(Path(request.tree), request.discovery.origin)
-    lost = [f"skipped, because it does not train: {label} {how}" for label, how in request.lost.items()]
+    lost = [f"skipped an entry point that does not train: {label} {how}" for label, how in request.lost.items()]
     return subjects, training, lost + notes
 
 

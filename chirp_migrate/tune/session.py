@@ -78,7 +78,7 @@ def _run_measurement(request: TuneTask, timeout_s: float, progress: Progress) ->
                 label, others = (child.found[-1].name, child.found[-1].value) if child.found else ("", 0)
                 if not (failed.ending and label and others):
                     raise
-                progress(f"skipped, because it does not train: {label} {failed.ending}")
+                progress(f"skipped an entry point that does not train: {label} {failed.ending}")
                 request = replace(request, lost={**request.lost, label: failed.ending})
 
 

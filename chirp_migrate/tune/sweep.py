@@ -253,8 +253,8 @@ class SettingsSweep:
             else:
                 beyond = f" (more than the requested {self.seconds:.0f} s)"
         self.show(
-            f"{len(self.measured)} configurations of {self.subject.report.name}, {rate:.0f} samples/s in the "
-            f"main process: the measurement takes about {max(least, self.seconds):.0f} s{beyond}, or less if the best "
+            f"measuring {len(self.measured)} configurations of {self.subject.report.name} ({rate:.0f} samples/s in the "
+            f"main process): the measurement takes about {max(least, self.seconds):.0f} s{beyond}, or less if the best "
             f"settings are clear early{cut}"
         )
 

@@ -155,8 +155,8 @@ def watch_loaders(
                     watching.run(make())
             except UserCodeError as raised:
                 first = first or raised
-                notes.append(f"skipped, because it does not train: {raised}")
-                progress(f"skipped, because it does not train: {raised}")
+                notes.append(f"skipped an entry point that does not train: {raised}")
+                progress(f"skipped an entry point that does not train: {raised}")
     taken = time.perf_counter() - began
     if first is not None and not watching.loaders:
         raise first

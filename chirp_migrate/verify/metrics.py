@@ -154,7 +154,7 @@ def judge_targets(metrics: Mapping[str, float | None], gpu_description: str, sim
             else f"the GPU reports no utilisation ({gpu_description})"
         )
     elif simulated:
-        percent, why = None, "the device's steps were simulated: verify without --simulate-step-ms"
+        percent, why = None, "the steps of the device were simulated: run verify without --simulate-step-ms"
     else:
         why = f"{percent:.0f} % on average at the ends of epochs"
     all_whole = "no loaders were timed" if lost is None else f"{lost:.0f} loaders lost workers in the timed rounds"

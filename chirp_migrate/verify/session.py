@@ -138,7 +138,7 @@ def run_all_processes(
         if all(children.repeated.values()) or not repeats:
             equivalence += compare_results(before, after, children.repeated, equivalence.unrepeatable)
         failing = children.failing.items()
-        why = "not timed: the version before the migration fails with more samples"
+        why = "not timed, because the version before the migration fails with as many samples as the timing uses"
         equivalence.notes += [f"{label}: {why}: {error}" for label, error in failing]
     settings = replace(settings, threads=children.threads)
     return build_report(discovery, settings, watched, equivalence, rounds, children.spent_s, **conditions)
@@ -159,7 +159,11 @@ def _run_rounds(
     def make(number: int, labels: frozenset[str] | None, until: float) -> TimedRound:
         made = children.time_round(number, labels, until, deadline, () if number else repeats, whole)
         times = [sum(made.seconds[side].values()) for side in ("before", "after")]
-        ratio = f"{format_percent(times[1] / times[0])} of the time before" if times[0] else "time was too short"
+        ratio = (
+            f"{format_percent(times[1] / times[0])} of the time before the migration"
+            if times[0]
+            else "the training was too short to measure"
+        )
         beside = "" if made.others is None else f", other processes used {made.others:.0%} of the CPUs"
         entry_points = pluralize(len(made.labels), "entry point")
         progress(f"round {number + 1}: {entry_points} in {made.duration_s:.0f} s: {ratio}{beside}")

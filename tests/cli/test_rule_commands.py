@@ -75,7 +75,7 @@ def test_uses_of_the_class_as_a_value_are_no_loaders_and_their_reasons_are_whole
     joined = " ".join(shown.split())
     assert "1 loader found: 1 to migrate. DataLoader is used as a value in 2 places, which are not rewritten." in joined
     assert "Loaders not rewritten" not in joined and "used-as-value" not in joined
-    assert "module1.py:3: `DataLoader` is stored in the class attribute loader_class" in joined and "…" not in joined
+    assert "module1.py:3: `DataLoader` is stored in the class attribute `loader_class`" in joined and "…" not in joined
     assert joined.count("(-v)") == 2
 
 

@@ -120,7 +120,10 @@ def test_what_is_no_label_scan_is_not_spoken_of(text: str) -> None:
         ("[(await y) for _, y in dataset]", "may have side effects"),
         ("[dataset[next(other)][1] for i in idx if i]", None),
         ("[dataset[other(i)][1] for i in idx]", "`other(…)` may have side effects"),
-        ("[dataset[i][1] for i in await idx]", "the code of the indices contains `await` or binds names"),
+        (
+            "[dataset[i][1] for i in await idx]",
+            "the expression that computes the indices contains `await`, `yield` or `:=`",
+        ),
         ("(dataset[i][1] for i in idx)", "lazily"),
         ("next(dataset[i][1] for i in idx)", "lazily"),
         ("any(y for _, y in dataset)", "lazily"),
@@ -243,7 +246,7 @@ def test_what_is_plainly_something_else_is_left_alone(setting: str, name: str) -
         ("for i in idx:\n    sink.append(dataset[i][1])\nreturn sink", "`sink` is not created right before"),
         (
             "out = []\nfor i in (k := idx):\n    out.append(dataset[i][1])\nreturn out",
-            "the code of the indices contains `await` or binds names",
+            "the expression that computes the indices contains `await`, `yield` or `:=`",
         ),
         (
             "if n:\n    sink = []\nfor _, y in dataset:\n    sink.append(y)\nreturn sink",

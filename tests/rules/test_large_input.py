@@ -265,5 +265,5 @@ def test_a_file_that_takes_long_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     said: list[object] = []
     plan_tree(tmp_path, jobs=1, progress=said.append)
     assert [one for one in said if isinstance(one, str)] == [
-        "a file.py takes 7 s. To skip the file: --exclude 'a file.py'"
+        "planning a file.py took 7 s. To skip the file: --exclude 'a file.py'"
     ]

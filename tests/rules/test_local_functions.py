@@ -323,7 +323,7 @@ def values(result: Any) -> Any:
     [
         (
             "pad = 1\ndef collate(b):\n    return pad\nuse(collate)\npad = 2",
-            "`use(collate)` may still need the earlier value",
+            "the object in `use(collate)` may still be used after that, with the new value",
         ),
         ("def collate(b):\n    return pad\npad = 2", "`pad` is assigned only below"),
         ("pad = 1\ndef collate(b):\n    return pad\npad += 1", "`pad` is assigned again before the last use"),
@@ -366,21 +366,24 @@ def values(result: Any) -> Any:
             "an attribute of a class stores the function",
         ),
         ("def collate(b):\n    return locals()", "`locals` would have another result after the move"),
-        ("def collate(b):\n    return b\nuse(locals())", "`locals` in the enclosing function may read its local names"),
+        (
+            "def collate(b):\n    return b\nuse(locals())",
+            "`locals` in the enclosing function may read the local names of this function",
+        ),
         ("local = int\ndef collate(b: local):\n    return b", "the annotations use `local`"),
         ("def collate(b: Later):\n    return b", "the annotations use `Later`"),
         ("partial = ds\ndef collate(b):\n    return ds", "the name `partial`, which the rewrite"),
         (
             "for n in ds:\n    def collate(b):\n        return n\n    all.append(DataLoader(ds, collate_fn=collate))",
-            "may still need the earlier value",
+            "may still be used after that, with the new value",
         ),
         (
             "for n in ds:\n    if n:\n        use(kept)\n    def collate(b):\n        return n\n    kept = collate",
-            "may still need the earlier value",
+            "may still be used after that, with the new value",
         ),
         (
             "for n in ds:\n    for m in ds:\n        def collate(b):\n            return n\n        ds.x = collate",
-            "may still need the earlier value",
+            "may still be used after that, with the new value",
         ),
         ("try:\n    use()\nexcept E as e:\n    def collate(b):\n        return e", "`e` is a caught exception"),
     ],
@@ -399,7 +402,7 @@ def test_private_names_of_a_class_stay_in_it() -> None:
                     return other.__pad
                 return DataLoader(ds, collate_fn=collate)
     """
-    assert "`__pad` in the definition is private to the enclosing class" in reported(text)
+    assert "Python mangles the name `__pad` only inside the enclosing class" in reported(text)
 
 
 @pytest.mark.parametrize(
@@ -630,4 +633,8 @@ def test_a_key_of_a_dictionary_reads_no_name_of_a_function(other: str, looks: bo
             return DataLoader(samples, 2, collate_fn=collate)
     """
     _, (found,) = migrate(text, other=other)
-    assert (found.status is FindingStatus.REPORT) == looks == ("reads names or code of functions" in found.message)
+    assert (
+        (found.status is FindingStatus.REPORT)
+        == looks
+        == ("reads an attribute of functions such as `__name__`" in found.message)
+    )

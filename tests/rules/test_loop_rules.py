@@ -130,18 +130,18 @@ def test_memory_that_is_used_again_is_copied_as_before(text: str, used: str) -> 
         ("class Boxes:\n    def to(self, device):\n        return self", "whose `to` takes no `non_blocking`"),
         (
             "def __getattr__(self, name):\n    if name == 'to':\n        return self.move",
-            "the function `__getattr__` may return a `to`",
+            "the function `__getattr__` may return a method `to`",
         ),
         (
             "class Bag:\n    def __getattr__(self, name):\n        return self.moved(name)",
-            "whose `__getattr__` may return a `to`",
+            "whose `__getattr__` may return a method `to`",
         ),
         ("class Bag:\n    __getattribute__ = look_up", "whose `__getattribute__` may take no"),
         ("class Bag:\n    to = move", "whose `to` may take no `non_blocking`"),
         ("class Bag:\n    if fast:\n        def to(self, device): ...", "a `Bag`, whose `to` takes no `non_blocking`"),
         ("setattr(Bag, 'to', move)", "replaces the method `to` of an object"),
-        ("Bag = type('Bag', (), {'to': move})", "a class made with `type()` may have a `to`"),
-        ("print 'old'\nclass Bag:\n    def to(self): ...", "a file that is not Python may define `to`"),
+        ("Bag = type('Bag', (), {'to': move})", "a class made with `type()` may have a method `to`"),
+        ("print 'old'\nclass Bag:\n    def to(self): ...", "a file that is not valid Python may define a method `to`"),
     ],
 )
 def test_what_the_backend_holds_decides_too(text: str, reason: str) -> None:

@@ -46,37 +46,37 @@ CLASS = (
 REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     (
         "CHP007",
-        "the project reads names or code of functions",
+        "the project reads an attribute of functions such as `__name__`",
         LAMBDA + "print(step.__name__)\n",
         ("step.", "Step."),
     ),
     (
         "CHP007",
-        "reads names or code of functions",
+        "reads an attribute of functions such as `__name__`",
         LAMBDA + "print(step.__name__)\n",
         ("step.", "type(step)."),
     ),
     (
         "CHP007",
-        "reads names or code of functions",
+        "reads an attribute of functions such as `__name__`",
         LAMBDA + "print(step.__name__)\n",
         ("step.", "self.model_class."),
     ),
     (
         "CHP007",
-        "reads names or code of functions",
+        "reads an attribute of functions such as `__name__`",
         LAMBDA + "print(step.__code__)\n",
         ("__code__", "code"),
     ),
     (
         "CHP012",
-        "reads names or code of functions",
+        "reads an attribute of functions such as `__name__`",
         FUNCTION + "print(f.__qualname__)\n",
         ("f.", "Net."),
     ),
     (
         "CHP012",
-        "reads names or code of functions",
+        "reads an attribute of functions such as `__name__`",
         FUNCTION + "inspect.isfunction(f)\n",
         ("isfunction", "isclass"),
     ),
@@ -244,7 +244,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "may read its local names",
+        "may read the local names of this function",
         (
             "def build(data, pad):\n"
             "    print(locals())\n"
@@ -266,13 +266,13 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "is private to the enclosing class",
+        "only inside the enclosing class",
         ("class A:\n    def f(self, d, o):\n        return DataLoader(d, collate_fn=lambda b: o.__pad(b))\n"),
         ("__pad", "_pad"),
     ),
     (
         "CHP007",
-        "imported in different ways",
+        "different import statements bind the name",
         (
             "def build(d):\n"
             "    if d:\n"
@@ -481,7 +481,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP013",
-        "`__getattr__` may return a `to`",
+        "`__getattr__` may return a method `to`",
         TRANSFER + ("class B:\n    def __getattr__(self, name): return 1\n"),
         ("class B:\n    def __getattr__(self, name)", "def __getattr__(name)"),
     ),
@@ -579,7 +579,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP001",
-        "L subclasses `DataLoader` and overrides `__iter__`",
+        "`L` subclasses `DataLoader` and overrides `__iter__`",
         "class L(DataLoader):\n    def __iter__(self): return iter([])\n",
         ("__iter__", "__len__"),
     ),

@@ -54,4 +54,4 @@ def test_names_that_mean_something_else_stay() -> None:
 def test_a_walrus_in_the_indices_is_reported() -> None:
     text = "torch.stack([dataset[(m := i)][0] for i in idx])"
     after, messages = expression(text)
-    assert after == text and "binds names" in messages[0]
+    assert after == text and "contains `await`, `yield` or `:=`" in messages[0]

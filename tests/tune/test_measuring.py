@@ -227,7 +227,7 @@ def test_a_training_that_is_broken_is_skipped_and_named() -> None:
     subjects, _, notes = watch_loaders({"first": lambda: broken, "second": lambda: train}, reported.append)
     assert len(subjects) == 1
     assert (
-        notes[0] == ("skipped, because it does not train: first raised KeyError: 'no such bird'")
+        notes[0] == ("skipped an entry point that does not train: first raised KeyError: 'no such bird'")
         and notes[0] in reported
     )
     with pytest.raises(UserCodeError, match="first raised KeyError"):

@@ -41,7 +41,7 @@ def test_equal_passes_have_no_difference() -> None:
 
 def test_further_passes_are_a_difference() -> None:
     (found,) = first_pass_differences([PASS], [PASS, PASS])
-    assert found == ("epochs-added", "train loaders have 1 passes before and 2 after")
+    assert found == ("epochs-added", "the number of passes over the train loaders changed from 1 to 2")
 
 
 @pytest.mark.parametrize(

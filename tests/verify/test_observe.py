@@ -189,7 +189,7 @@ def test_the_same_augmentation_from_other_random_numbers_is_equivalent() -> None
         ({"drop_last": True}, "train pass 1: 101 samples before, 96 after"),
         ({"shuffle": False}, "the loader shuffles only before the migration"),
         ({"seed": 8}, "batch 1 of 7 is the first that differs (the same samples in a different order)"),
-        ({"epochs": 1}, "2 passes before and 1 after"),
+        ({"epochs": 1}, "the number of passes over the train loaders changed from 2 to 1"),
         ({"batch_size": 20}, "7 batches before, 6 after"),
         ({"dataset": Subset(DATA, [i for i in range(101) if i % 4 < 3])}, "101 samples before, 76 after"),
         (

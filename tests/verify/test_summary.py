@@ -96,15 +96,15 @@ def test_the_saving_of_the_largest_own_run_is_never_cut() -> None:
                    start_s={"before": 3.1421, "after": 0.4217})  # fmt: skip
     text = " ".join(said(structs.replace(found, own_runs={label: own}), width=80).split())
     assert re.search(
-        r"own run 5\d % less time \[\d+, \d+\] in 300 epochs \(assumed\): 0.422 > 0.273 s an epoch, "
-        r"3.14 > 0.422 s start-up a fold", text
+        r"own run 5\d % less time \[\d+, \d+\] in 300 epochs \(assumed\): 0.422 -> 0.273 s an epoch, "
+        r"3.14 -> 0.422 s start-up a fold", text
     )  # fmt: skip
 
 
 def test_inconclusive_and_left_out_entry_points_are_named() -> None:
     one = measured({"core.sure": 0.4, "core.doubtful": 1.0}, {"core.doubtful": 0.3}, failing={"core.broken": "E"})
     assert facts(one)["inconclusive"] == "core.doubtful."
-    assert facts(one)["left out"] == "1 also failed before the migration: core.broken."
+    assert facts(one)["left out"] == "1 entry point also failed before the migration: core.broken."
 
 
 def test_a_single_entry_point_is_not_told_of_as_several() -> None:
@@ -127,7 +127,7 @@ def test_no_time_is_told_where_the_training_differs() -> None:
 def test_what_would_have_been_noticed_is_told() -> None:
     same = Equivalence(smallest_p={"core.single": 1.0}, detectable_changes={"core.single": 0.19})
     found = facts(measured({"core.single": 0.5}, equivalence=same))
-    assert "a probability that changed by 0.19 would be noticed 9 times in 10" in found["the same"]
+    assert "9 of 10 runs of verify find a probability that changed by 0.19" in found["the same"]
 
 
 @pytest.mark.parametrize("width", [8, 40, 72])

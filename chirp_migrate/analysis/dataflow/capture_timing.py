@@ -43,7 +43,7 @@ def _timing_problem(module: Module, project: Project, node: cst.CSTNode, capture
     name, function = captured.name, captured.scope.node
     bindings = [one for one in captured.bindings if not _only_annotates(one.node)]
     if isinstance(function, _COMPREHENSIONS):
-        return f"the code reads the last value of the comprehension variable `{name}`"
+        return f"code that runs after the comprehension reads the last value of the comprehension variable `{name}`"
     place = _direct_definition(module, node, function)
     if any(isinstance(module.parents.get(binding.node), cst.ExceptHandler) for binding in bindings):
         return f"`{name}` is a caught exception, which exists only in its `except` block"
@@ -87,10 +87,10 @@ def _why_used_after(
     try:
         end = offset_after_last_use(module, project, node)
     except UntraceableLifetime as use:
-        return f"{rebound}, and `{use}` may still need the earlier value"
+        return f"{rebound}, and the object in `{use}` may still be used after that, with the new value"
     start = module.span(enclosing_statement(module, node))[0]
     if any(start <= module.span(one.node)[0] < end for one in again):
-        return f"{rebound} before the last use of the object"
+        return f"{rebound} before the last use of the object that captures `{captured.name}`"
     return None
 
 

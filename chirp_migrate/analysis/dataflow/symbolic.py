@@ -231,7 +231,7 @@ def _source(value: Value) -> str:
             return f"({', '.join(map(str, items))}{',' if len(items) == 1 else ''})"
         case ReturnedValue(value):
             return _source(value)
-    raise TypeError(f"a value of type {type(value).__name__} has no source")
+    raise TypeError(f"a value of type {type(value).__name__} cannot be written as source code")
 
 
 def _operand(part: Value) -> str:

@@ -252,7 +252,9 @@ def _parameters(function: cst.FunctionDef, count: int) -> list[str]:
     unusual = function.decorators or function.asynchronous or not takes_plain_arguments(function)
     if unusual or len(names) != count:
         name = function.name.value
-        raise UnmodelledCode(f"`{name}` has decorators, defaults, stars or an unexpected number of parameters")
+        raise UnmodelledCode(
+            f"`{name}` has `async`, a decorator, a default value, `*`, `/`, `**`, or an unexpected number of parameters"
+        )
     return names
 
 

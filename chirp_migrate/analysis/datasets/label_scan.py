@@ -270,7 +270,7 @@ def why_not_readable_before_loop(module: Module, project: Project, scan: Scanned
     """
     parts = [scan.iterable, *([scan.index] if scan.index is not None else [])]
     if any(has_await_yield_walrus(part) for part in parts):
-        return "the code of the indices contains `await` or binds names"
+        return "the expression that computes the indices contains `await`, `yield` or `:=`"
     if scan.index is None:
         return None
     problem = side_effect_message(module, [scan.index])

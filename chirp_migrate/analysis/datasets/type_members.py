@@ -69,7 +69,7 @@ def match_dataset_type_call(module: Module, type_call: cst.Call, member_dict: cs
 def _paths_of(module: Module, node: cst.Call, function: cst.Lambda, *arguments: Value) -> list[CodePath]:
     names = [parameter.name.value for parameter in function.params.params]
     if len(names) != len(arguments) or not takes_plain_arguments(function):
-        raise UnmodelledCode("a lambda has defaults, stars or an unexpected number of parameters")
+        raise UnmodelledCode("a lambda has a default value, `*`, `/` or `**`, or an unexpected number of parameters")
     return _evaluator(module, node).paths((), dict(zip(names, arguments, strict=True)), function.body)
 
 

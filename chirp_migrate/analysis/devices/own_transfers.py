@@ -76,7 +76,9 @@ def _unsafe_transfers(text: str) -> tuple[tuple[int, str, str | None], ...]:
     try:
         return tuple(_transfers_in(syntax_tree(text)))
     except UnparsableModule:
-        return ((1, "a file that is not Python may define `to`", None),)
+        return (
+            (1, "a file that is not valid Python may define a method `to` without the parameter `non_blocking`", None),
+        )
 
 
 def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
@@ -97,12 +99,16 @@ def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
                 if node not in methods:
                     yield (
                         node.lineno,
-                        f"the function `{name}` may return a `to` without `non_blocking`",
+                        f"the function `{name}` may return a method `to` without the parameter `non_blocking`",
                         None,
                     )
             case ast.Call(func=ast.Name(id="type"), args=[_, _, ast.Dict(keys=keys)]):
                 if any(isinstance(key, ast.Constant) and key.value in (*_MOVES, *_GETTERS) for key in keys):
-                    yield node.lineno, "a class made with `type()` may have a `to` without `non_blocking`", None
+                    yield (
+                        node.lineno,
+                        "a class made with `type()` may have a method `to` without the parameter `non_blocking`",
+                        None,
+                    )
 
 
 def _transfers_of_class(owner: str, body: list[ast.stmt]) -> Iterator[tuple[int, str]]:
@@ -119,7 +125,8 @@ def _transfers_of_class(owner: str, body: list[ast.stmt]) -> Iterator[tuple[int,
             case ast.FunctionDef(name=name) if name in _GETTERS:
                 yield (
                     node.lineno,
-                    f"the batch may be a `{owner}`, whose `{name}` may return a `to` without `non_blocking`",
+                    f"the batch may be a `{owner}`, whose `{name}` may return a method `to` without the parameter "
+                    "`non_blocking`",
                 )
 
 

@@ -225,7 +225,9 @@ class LoaderGains:
             )
         sending = next((one for one in holders if one.sends_to_workers), None)
         if sending is not None:
-            return _make_gain(GainKind.PICKLABLE, "workers can then also start without `fork`", sending.place)
+            return _make_gain(
+                GainKind.PICKLABLE, "after the rewrite, workers can also start without `fork`", sending.place
+            )
         if reads_batches:
             gains = (self._gain_of_place(one.place) for one in holders)
             return next(
@@ -438,7 +440,9 @@ class LoaderGains:
         held = [one for loader in sending for one in self._objects.held.get(loader, ())]
         held = [one for one in held if in_test or not is_test_file(one.place.path)]
         if moves and held and all(one.reported_kind in _MOVABLE_KINDS for one in held):
-            return _make_gain(GainKind.PICKLABLE, "workers can then also start without `fork`", held[0].place)
+            return _make_gain(
+                GainKind.PICKLABLE, "after the rewrite, workers can also start without `fork`", held[0].place
+            )
         if are_single:
             return _make_gain(GainKind.NOTHING, "`batch_size=None` disables automatic batching", loaders[0].place)
         if replaced is not None:

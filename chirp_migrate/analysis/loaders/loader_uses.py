@@ -92,7 +92,7 @@ def use_of_loader_class(module: Module, project: Project, node: cst.Name | cst.A
         return LoaderClassUse("called", call=step.call)
     use = _use_by_step(module, project, node, step)
     if use is _CALLED_LATER and top is not node:  # `DataLoader[Batch]` is valid, but a method has no subscripts
-        return LoaderClassUse("used-as-value", f"stored as {module.source(top).strip()}")
+        return LoaderClassUse("used-as-value", f"stored as `{module.source(top).strip()}`")
     return use
 
 
@@ -109,13 +109,17 @@ def _use_by_step(module: Module, project: Project, node: cst.Name | cst.Attribut
             module, call, _PARTIAL
         ):
             is_read = project.search(_FUNC, "func") or has_dynamic_attribute_read(project, "func")
-            return LoaderClassUse("used-as-value", "read as the `func` of a partial") if is_read else _CALLED_LATER
+            return (
+                LoaderClassUse("used-as-value", "passed to a `partial`, whose attribute `func` the project reads")
+                if is_read
+                else _CALLED_LATER
+            )
         case ValueAssignment((cst.Name() as name,), cst.Assign()) | ParameterDefault(cst.Param(name=name)):
             return _use_of_variable(module, project, name)
         case ValueAssignment((cst.Attribute(value=cst.Name(value="self"), attr=attribute),), cst.Assign()):
             return _use_of_attribute(module, project, attribute.value)
         case ValueAssignment((target,), cst.Assign()):
-            return LoaderClassUse("used-as-value", f"stored in {module.source(target).strip()}")
+            return LoaderClassUse("used-as-value", f"stored in `{module.source(target).strip()}`")
     return _use_in_expression(module, node)
 
 
@@ -123,18 +127,18 @@ def _use_of_variable(module: Module, project: Project, name: cst.Name) -> Loader
     """Return the use of ``DataLoader`` as the value of a variable or parameter."""
     scope = module.scopes.scope_of(name)
     if isinstance(scope.node, cst.ClassDef):  # in the body of a class, a function would become a method
-        return LoaderClassUse("used-as-value", f"stored in the class attribute {name.value}")
+        return LoaderClassUse("used-as-value", f"stored in the class attribute `{name.value}`")
     mentions = variable_mentions(module, name.value, scope)
     reads = [one for one in mentions if name_role(module, one) not in (NameRole.BOUND, NameRole.DECLARED)]
     shared = scope is module.scopes.module and is_imported_elsewhere(project, module, name.value)
-    return _use_of_stored_class(module, reads, f"stored in {name.value}", shared)
+    return _use_of_stored_class(module, reads, f"stored in `{name.value}`", shared)
 
 
 def _use_of_attribute(module: Module, project: Project, attribute: str) -> LoaderClassUse:
     mentions = [one for one in module.find(cst.Attribute) if one.attr.value == attribute]
     reads = [one for one in mentions if not isinstance(module.parents[one], cst.AssignTarget)]
     shared = project.is_named_elsewhere(rf"\.\s*{attribute}\b", attribute, module.path)
-    return _use_of_stored_class(module, reads, f"stored in the attribute {attribute}", shared)
+    return _use_of_stored_class(module, reads, f"stored in the attribute `{attribute}`", shared)
 
 
 def _use_of_stored_class(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> LoaderClassUse:
@@ -161,7 +165,7 @@ def _use_in_expression(module: Module, node: cst.CSTNode) -> LoaderClassUse:
             case cst.Call():
                 if child is not ancestor.func and is_call_of(module, ancestor, _LOOKS):
                     return _NAMED
-                where = where or f"passed to {module.source(ancestor.func).strip()}(…)"
+                where = where or f"passed to `{module.source(ancestor.func).strip()}(…)`"
                 break
             case cst.Expr() if child is node:
                 return _NAMED

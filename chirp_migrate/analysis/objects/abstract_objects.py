@@ -289,7 +289,7 @@ class UnpicklableKind(Enum):
         "cannot be pickled, and each forked worker iterates its own copy, so items repeat",
         "create it in the worker, where it is used",
     )
-    VIEW = ("a view of a dict", "cannot be pickled", "store a list of the items")
+    VIEW = ("a view of a dict", "cannot be pickled", "store a list, such as `list(d.items())`, instead of the view")
     MODULE = ("a module", "cannot be pickled", "import it where it is used")
     HANDLER = ("an object that pickle does not support", "cannot be pickled", "create it on first use in the worker")
 

@@ -47,7 +47,7 @@ def _find_repeated_randomness(seen: Recording, passes: list[tuple[LoaderInfo, Lo
             )
         else:
             message = f"Every epoch draws the same random numbers from {whose}, so augmentation repeats."
-            evidence = f"In {loader}, {epochs}, and the first batch changes the states equally."
+            evidence = f"In {loader}, {epochs}, and the first batch changes this state in the same way."
         yield Problem.at(place, "equal-randomness", message, evidence, _describe_fix(is_global, runs[0].worker >= 0))
 
 

@@ -14,7 +14,7 @@ _FIXES = {
     "open file": "Open the file in the process that reads it: on first use in __getitem__, not in __init__.",
     "generator": "Store a list instead of the generator, or create the generator in the method that uses it.",
     "module": "Import the module where it is used, and do not store the module in an attribute.",
-    "view of a dictionary": "Store a list of the entries instead of the view: list(…).",
+    "view of a dictionary": "Store a list, such as list(d.items()), instead of the view.",
 }
 _OTHERWISE = "Create the object in the worker, on first use in __getitem__, and do not return it from __getstate__."
 

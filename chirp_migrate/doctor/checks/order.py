@@ -33,8 +33,8 @@ def check(recording: Recording) -> Iterator[Problem]:
                 f"Both epochs of {loader} begin with the sample indices {_first_indices(orders[0])}",
                 "Call sampler.set_epoch(epoch) before each epoch."
                 if loader.is_distributed
-                else "Set the seed only once, before the first epoch, and use the same generator of the loader in all "
-                "epochs.",
+                else "Set the seed only once, before the first epoch. If the loader has its own generator, create the "
+                "generator only once.",
             )
             continue
         evidence = _sorted_by_class(loader, recording.runs_of(passes[0][1]))

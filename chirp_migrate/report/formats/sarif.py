@@ -60,7 +60,7 @@ def doctor_sarif(report: DoctorReport, root: Path) -> _Json:
 def _document(run: _Json) -> _Json:
     run["columnKind"] = "unicodeCodePoints"
     run["newlineSequences"] = ["\r\n", "\n", "\r"]
-    run["originalUriBaseIds"] = {_BASE: {"description": _message("The top of the repository.")}}
+    run["originalUriBaseIds"] = {_BASE: {"description": _message("The root folder of the repository.")}}
     return {"$schema": _SCHEMA, "version": "2.1.0", "runs": [run]}
 
 

@@ -241,7 +241,7 @@ def _same_training(found: VerifyReport) -> list[str]:
         lines.append(f"{pluralize(exact, 'entry point')}: no difference found.")
     for label, p in found.smallest_adjusted_p.items() if not found.differences else ():
         share = found.detectable_changes.get(label)
-        could = "" if share is None else f"; a probability that changed by {share:.2f} would be noticed 9 times in 10"
+        could = "" if share is None else f"; 9 of 10 runs of verify find a probability that changed by {share:.2f}"
         lines.append(f"{label}: compared by distribution, no difference found (smallest adjusted p {p:.2g}{could}).")
     limits = [one for one in (found.described.compared, found.described.unseen) if one]
     return [*lines, *limits, *(f"Note: {one.rstrip('.')}." for one in found.notes)]

@@ -128,7 +128,7 @@ def show_applied_changes(
     if done:
         for line in next_commands:
             screen.line(line)
-        screen.line(f"To undo the run to the byte: chirp-migrate rollback {shlex.quote(str(path))}")
+        screen.line(f"To undo the run byte for byte: chirp-migrate rollback {shlex.quote(str(path))}")
 
 
 def show_written_files(plan: Plan, files: Sequence[FilePlan], unwritten: Sequence[SkippedFile], screen: Screen) -> None:

@@ -75,7 +75,7 @@ def _own_run_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
     label, own = max(timed, key=lambda pair: pair[1].folds * pair[1].epochs * pair[1].epoch_s["before"])
     epoch, start_s = ([format_value(of[side]) for side in ("before", "after")] for of in (own.epoch_s, own.start_s))
     epochs = f"{pluralize(own.epochs, 'epoch')}{' (assumed)' if own.assumed else ''}"
-    parts = f"{epoch[0]} > {epoch[1]} s an epoch, {start_s[0]} > {start_s[1]} s start-up a fold"
+    parts = f"{epoch[0]} -> {epoch[1]} s an epoch, {start_s[0]} -> {start_s[1]} s start-up a fold"
     # Long lines are cut, so the least important part is last.
     yield "own run", f"{_describe_saving(report.ratios[label])} in {epochs}: {parts}: {short_label(label)}"
 
@@ -101,8 +101,8 @@ def _inconclusive_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
         yield "inconclusive", ", ".join(map(short_label, inconclusive))
     work = report.workload
     if work is not None and (work.failing or work.no_room):
-        fail = f"{len(work.failing)} also failed before the migration" if work.failing else ""
-        room = f"{len(work.no_room)} did not fit in the time budget" if work.no_room else ""
+        fail = f"{pluralize(len(work.failing), 'entry point')} also failed before the migration" if work.failing else ""
+        room = f"{pluralize(len(work.no_room), 'entry point')} did not fit in the time budget" if work.no_room else ""
         left_out = ", ".join(map(short_label, [*work.failing, *work.no_room]))
         yield "left out", f"{', '.join(filter(None, (fail, room)))}: {left_out}"
 
@@ -114,7 +114,8 @@ def _equivalence_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
         return
     augmented = report.smallest_adjusted_p
     exact = (0 if report.workload is None else len(report.workload.entry_points)) - len(augmented)
-    bits = f"{pluralize(exact, 'entry point')} to the last bit in every batch, loss and result" if exact else ""
+    equal = f"{'is' if exact == 1 else 'are'} equal to the last bit in every batch, loss and result"
+    bits = f"{pluralize(exact, 'entry point')} {equal}" if exact else ""
     text = report.described.compared or bits
     if augmented:
         distributed = (
@@ -125,7 +126,7 @@ def _equivalence_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
         text = "; ".join(filter(None, (text.rstrip("."), distributed)))
     if report.detectable_changes:
         share = max(report.detectable_changes.values())
-        text += f" (a probability that changed by {share:.2f} would be noticed 9 times in 10)"
+        text += f" (9 of 10 runs of verify find a probability that changed by {share:.2f})"
     yield "the same", text
     if report.notes:
         yield "notes", f"{len(report.notes)}; show them with -v"

@@ -141,7 +141,7 @@ def _show_differences(verdict: VerifyReport, screen: Screen) -> None:
             ]
             for label, p in verdict.smallest_adjusted_p.items()
         ]
-        screen.table(["entry point", "p", "change of a probability noticed 9 times in 10"], rows)
+        screen.table(["entry point", "p", "change of a probability that 9 of 10 runs find"], rows)
     limits = [one for one in (verdict.described.compared, verdict.described.unseen) if one]
     if verdict.notes or limits:
         screen.heading("Notes of the comparison")

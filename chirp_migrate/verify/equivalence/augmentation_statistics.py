@@ -34,10 +34,10 @@ The values show changes in the probability of augmentation, in the widths of mas
 PAIRED = (
     "share of changed values",
     "number of masked time frames",
-    "place of the first masked time frame",
+    "index of the first masked time frame",
     "number of masked frequency bins",
-    "place of the first masked frequency bin",
-    "size of small changes",
+    "index of the first masked frequency bin",
+    "10 % quantile of the sizes of changes",
 )
 """Statistics of the difference between an augmented sample and the same sample without augmentation."""
 

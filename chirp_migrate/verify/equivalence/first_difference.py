@@ -41,7 +41,7 @@ def first_pass_differences(
     for role in ("train", "validation"):
         old = [record for record in before if record.role == role]
         new = [record for record in after if record.role == role]
-        counts = f"{role} loaders have {len(old)} passes before and {len(new)} after"
+        counts = f"the number of passes over the {role} loaders changed from {len(old)} to {len(new)}"
         if len(new) < len(old):
             found.append(("epochs-missing", counts))
         elif len(new) > len(old):
@@ -194,7 +194,7 @@ def _value_difference(before: str, after: str) -> NamedDifference | None:
         if scale > 0 and np.abs(scale * a + shift - b).max() <= _TOLERANCE * np.ptp(b):
             offset = f"{'-' if shift < 0 else '+'} {abs(shift):.3g}"
             changed = f"value after the migration = {scale:.6g} * value before {offset}"
-            return "statistics-differ", f"standardised with other statistics: {changed}; {size}"
+            return "statistics-differ", f"samples are standardised with other statistics: {changed}; {size}"
     return "values-differ", f"other values; {size}"
 
 
