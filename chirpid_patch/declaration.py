@@ -91,8 +91,8 @@ def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
 
     Args:
         declared: any object, such as a dataset, a transform or an augmenter.
-        of_images: whether to use only declarations of masks for 8-bit images. If False, only all other declarations are
-            used.
+        of_images: whether to look for a declaration with ``of_images=True``, of a method that masks 8-bit images. If
+            False, the function looks only for declarations with ``of_images=False``.
     """
     declaration = _declaration_of(type(declared))
     if declaration is None or declaration.of_images is not of_images:

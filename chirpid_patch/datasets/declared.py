@@ -47,8 +47,8 @@ def standardizes_samples(
         mean: name of the attribute with the mean, which is subtracted from x.
         std: name of the attribute with the standard deviation, by which x is divided.
         eps: number that the class adds to the standard deviation; 0 for none.
-        calls: names of the methods that ``__getitem__`` calls. If other code overrides one of these methods, loaders
-            ignore the declaration.
+        calls: names of the methods that ``__getitem__`` calls. If a subclass overrides one of these methods, or other
+            code replaces it, loaders ignore the declaration.
         held: for each attribute in which an object stores one of its own methods, maps the name of the attribute to the
             name of the method. For ``self.load = self.load_wav``, pass ``{"load": "load_wav"}``. None: no attribute
             stores a bound method.
@@ -199,7 +199,7 @@ def _pair_rows(dataset: Any) -> tuple[torch.dtype, torch.Size] | None:
 
 
 def _gives_pairs(dataset: Any) -> bool:
-    """Return whether each sample is a row (x, y) of two tensors, or an item of a list."""
+    """Return whether the samples of ``dataset`` are items of a list, or pairs (x, y) of rows of two tensors."""
     listed = dataset.data_list if type(dataset) is WorkerSafeSequenceDataset else dataset
     return type(listed) in (list, tuple) or _pair_rows(dataset) is not None
 

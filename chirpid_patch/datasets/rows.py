@@ -124,7 +124,7 @@ def is_lookup_table(values: Any) -> bool:
 def are_integers(indices: Any) -> bool:
     """Return whether ``indices`` is a flat list, tuple, range, array or tensor of integers.
 
-    The result is False for masks.
+    The result is False for a boolean mask.
     """
     kind = type(indices)
     if kind is np.ndarray or kind is Tensor:
@@ -146,7 +146,7 @@ def nonnegative_indices(indices: Any, length: int) -> list[int] | None:
     """Return ``indices`` as ints from 0 to ``length - 1``. The index -1, for example, becomes ``length - 1``.
 
     The result is None if an index is out of range, or if ``indices`` is not a sequence of integers but, for example, a
-    mask.
+    boolean mask.
     """
     positions = to_integer_list(indices)
     if not positions:

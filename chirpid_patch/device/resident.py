@@ -38,8 +38,8 @@ class ResidentPlacement(Placement):
     """A ``Placement`` that copies the samples to ``device`` once, and builds the batches on the device.
 
     The placement does not change the order of the samples, the calls of the global random generators, or the
-    augmentation. Only noise of mode ``"exact"`` has other values than on the CPU, with the same distribution. Samples
-    keep their dtype on the device, so an 8-bit value takes one byte.
+    augmentation. Only the noise of ``GaussianNoise(mode="exact")`` has other values than on the CPU, with the same
+    distribution. Samples keep their dtype on the device, so an 8-bit value takes one byte.
 
     Several loaders over the same tensors share one copy on the device. The copy is freed when the last of these loaders
     is freed or calls ``shutdown``. Iterating over the loader never synchronises with the device.
