@@ -35,7 +35,7 @@ from chirpid_patch.loading.batch_timer import TimedBatches, log_or_print, log_wa
 from chirpid_patch.loading.limits import describe_loading_mode
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.overridable import Overridable
-from chirpid_patch.loading.patched_loader import find_replaced_loader, is_loader_class_patched
+from chirpid_patch.loading.patched_loader import find_loader_replacement, is_loader_class_patched
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.worker_start import why_workers_cannot_start
 from chirpid_patch.machine import cpus
@@ -82,7 +82,7 @@ def _calls_changed_loader(is_plain: Callable[[Mapping[str, Any]], bool]) -> Call
         @wraps(function)
         def create(*args: Any, **options: Any) -> Any:
             changed = (kind for kind in (DataLoader, BatchedDataLoader) if is_loader_class_patched(kind))
-            make = find_replaced_loader() or next(changed, None)
+            make = find_loader_replacement() or next(changed, None)
             own = {name: value for name, value in options.items() if name in _OWN_ARGUMENTS and name != "optimize"}
             if make is None or not is_plain(options) or any(own[name] != _DEFAULTS[name] for name in own):
                 return function(*args, **options)

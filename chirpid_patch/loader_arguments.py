@@ -119,8 +119,9 @@ class LoaderOptions:
 
         Raises:
             TypeError: an argument is unknown or has a wrong type.
-            ValueError: two arguments contradict each other, or ``DataLoader`` refuses an argument about workers. For
-                ``distributed=True``, ``distributed.sampling.replace_rank_arguments`` lists further errors.
+            ValueError: two arguments contradict each other, or ``DataLoader`` refuses an argument about workers. With
+                ``distributed=True``, the method can also raise the errors of
+                ``distributed.sampling.replace_rank_arguments``.
         """
         unknown = ", ".join(sorted(given.keys() - LoaderArguments.__annotations__.keys()))
         if unknown:

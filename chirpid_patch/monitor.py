@@ -267,7 +267,7 @@ def _default_candidates(report: Any) -> list[dict[str, Any]]:
     candidates: list[dict[str, Any]] = []
     for config in _GUIDE_CONFIGURATIONS:
         if config["num_workers"] > cpus:
-            report(f"Not tested: {config['num_workers']} workers, because this process may use only {cpus} CPUs")
+            report(f"{config['num_workers']} workers are not tested, because this process may use only {cpus} CPUs")
             continue
         candidates.append(
             {"loader": "plain", **config, "pin_memory": config["pin_memory"] and pinning_device() is not None}

@@ -59,7 +59,7 @@ MEMBERS = {
 }  # fmt: skip
 
 
-def has_all_members() -> bool:
+def torch_has_all_members() -> bool:
     """Return whether PyTorch's classes have all members in ``MEMBERS``.
 
     The source code of a class must define a member, or assign it in ``__init__`` or ``_reset``.
@@ -82,7 +82,7 @@ try:
     unwatch_workers: Callable[[int], None] = torch._C._remove_worker_pids
     raise_for_dead_worker: Callable[[], None] = torch._C._error_if_any_worker_fails
     #: Whether PyTorch has all names that the iterators need.
-    IS_COMPLETE = has_all_members()
+    IS_COMPLETE = torch_has_all_members()
 except AttributeError:
     IS_COMPLETE = False
 

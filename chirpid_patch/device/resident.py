@@ -101,11 +101,11 @@ class ResidentPlacement(Placement):
             NotResidentError: a loader with these arguments cannot build batches on the device.
         """
         if isinstance(dataset, IterableDataset):
-            raise NotResidentError("an iterable dataset has no rows to store")
+            raise NotResidentError("samples of an iterable dataset cannot be read by index")
         if not batches:
             raise NotResidentError("automatic batching is off (batch_size=None)")
         if not is_stacking_collate(collate):
-            raise NotResidentError("a custom collate_fn needs single samples")
+            raise NotResidentError("a custom collate_fn needs the list of single samples")
         self._hold(sample_source_tensors(dataset))
 
     def _hold(self, tensors: Iterable[Tensor]) -> None:

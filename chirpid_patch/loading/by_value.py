@@ -30,7 +30,7 @@ class NotSendableError(RuntimeError):
     """An object of ``__main__`` cannot be pickled for worker processes, neither by name nor by value."""
 
 
-def make_parts_sendable(parts: LoaderParts) -> LoaderParts:
+def make_picklable_for_workers(parts: LoaderParts) -> LoaderParts:
     """Return ``parts`` in a form that can be pickled for worker processes, even if a notebook defines its classes.
 
     Outside a notebook, the function returns ``parts`` unchanged. In a notebook, the dataset, the collate function and

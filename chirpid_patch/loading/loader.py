@@ -20,7 +20,7 @@ from chirpid_patch.loading.adjusting import LoadingController, WorkerCountChoose
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import EpochRequests, SharedRequestSettings
 from chirpid_patch.loading.batch_timer import TimedBatches, log_waits
-from chirpid_patch.loading.by_value import make_parts_sendable
+from chirpid_patch.loading.by_value import make_picklable_for_workers
 from chirpid_patch.loading.in_process import BeginEpoch, EpochReaders, InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
 from chirpid_patch.loading.loader_parts import LoaderParts, copy_loader_attributes
@@ -313,7 +313,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         progress = self._progress
         is_own, progress.is_own = progress.is_own, False
         if not is_own and self._iterates_as_pytorch():
-            return DataLoader._get_iterator(make_parts_sendable(self) if self.num_workers else self)
+            return DataLoader._get_iterator(make_picklable_for_workers(self) if self.num_workers else self)
         if self.num_workers and self._pytorch_refuses_workers():
             return super()._get_iterator()  # raises PyTorch's error for invalid worker settings
         seed, progress.kept_seed = progress.kept_seed, None

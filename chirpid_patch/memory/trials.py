@@ -192,8 +192,8 @@ class CpuMemoryTrials(MemoryTrials):
             ctypes.CDLL(None).malloc_trim(0)
 
 
-def predict_peak_memory(peaks: Mapping[int, int], size: int) -> float:
-    """Predict the largest memory in bytes during a step with ``size`` samples.
+def predict_peak_memory(peaks: Mapping[int, int], batch_size: int) -> float:
+    """Predict the largest memory in bytes during a step with ``batch_size`` samples.
 
     The predicted memory grows at least in proportion to the batch size. If the memory grew faster than the batch size
     over the last three clearly different sizes, the prediction continues this growth. For example, memory grows faster
@@ -202,7 +202,7 @@ def predict_peak_memory(peaks: Mapping[int, int], size: int) -> float:
     Args:
         peaks: maps batch sizes to the largest memory during a step, in bytes. The dictionary must contain the batch
             size 0.
-        size: batch size for which to predict.
+        batch_size: batch size for which to predict the memory.
     """
     last, nothing = max(peaks), peaks[0]
     before = max(peak for peak in peaks if peak <= last * 2 // 3)
@@ -211,8 +211,8 @@ def predict_peak_memory(peaks: Mapping[int, int], size: int) -> float:
     bend = 0.0
     if first != before:
         bend = max((slope - (peaks[before] - peaks[first]) / (before - first)) / (last - first), 0.0)
-    in_proportion = nothing + max(peaks[last] - nothing, 0) * size / max(last, 1)
-    return max(in_proportion, peaks[last] + (size - last) * (slope + bend * (size - before)))
+    in_proportion = nothing + max(peaks[last] - nothing, 0) * batch_size / max(last, 1)
+    return max(in_proportion, peaks[last] + (batch_size - last) * (slope + bend * (batch_size - before)))
 
 
 def measure_peak_memory(call: Callable[[], object]) -> int:

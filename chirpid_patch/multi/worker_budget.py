@@ -41,7 +41,7 @@ def divide_workers(needs: Sequence[float], workers: int, limits: Sequence[int] |
         ValueError: a need or ``workers`` is negative.
     """
     if workers < 0 or any(need < 0 for need in needs):
-        raise ValueError("needs and workers must be 0 or more")
+        raise ValueError("workers and each number in needs must be 0 or more")
     given = [0] * len(needs)
     for _ in range(workers):
         candidates = [i for i, need in enumerate(needs) if need > 0 and (limits is None or given[i] < limits[i])]
@@ -99,7 +99,7 @@ def create_multi_dataloaders(
     most = [1 if isinstance(datasets[name], IterableDataset) else num_workers for name in names]
     shares = divide_workers(needs, min(num_workers, cpus_for_loading()), most)
     logger.info(
-        "%d of up to %d worker processes are divided among the loaders: %s",
+        "the loaders use %d worker processes in total (num_workers=%d): %s",
         sum(shares),
         num_workers,
         ", ".join(f"{name} {share}" for name, share in zip(names, shares, strict=True)),

@@ -153,7 +153,8 @@ class SpecAugment(BatchTransform):
     def check(self, samples: Tensor) -> None:
         if self.may_differ(samples):
             raise ValueError(
-                f"only the code of the declared class can mask samples of {samples.dtype} {tuple(samples.shape[1:])}"
+                f"SpecAugment may mask samples of {samples.dtype} {tuple(samples.shape[1:])} in another way than the "
+                "declared class: call the object of the declared class"
             )
         if samples.ndim < 3:
             shape = tuple(samples.shape[1:])
@@ -254,7 +255,10 @@ class GaussianNoise(BatchTransform):
 
     def check(self, samples: Tensor) -> None:
         if self.may_differ(samples):
-            raise ValueError(f"only the code of the declared class can add noise to samples of {samples.dtype}")
+            raise ValueError(
+                f"GaussianNoise may add other noise to samples of {samples.dtype} than the declared class: call the "
+                "object of the declared class"
+            )
         if not samples.is_floating_point():
             raise TypeError(f"GaussianNoise needs floating-point samples, not {samples.dtype}")
         self._check_mode()
