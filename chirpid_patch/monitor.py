@@ -123,7 +123,8 @@ class DataLoaderPerformanceMonitor:
 
         Args:
             dataloader: a loader, or any iterable of batches.
-            num_batches: number of waits to measure. If the loader has fewer batches, the function measures fewer waits.
+            num_batches: number of batches for which to measure the wait. If the loader has fewer batches, the function
+                measures fewer waits.
             epochs: largest number of iterations over the loader. The function starts another iteration only if the
                 earlier iterations had too few batches.
 
@@ -208,7 +209,7 @@ class DataLoaderPerformanceMonitor:
             configs: keyword arguments of `DataLoader` for each configuration. None: the configurations of the
                 best-practice guide, and a loader of `OptimalDataLoaderFactory`. The method omits configurations of the
                 guide with more workers than CPUs.
-            num_batches: number of waits to measure for each configuration in a round.
+            num_batches: number of batches for which to measure the wait, for each configuration in a round.
             rounds: how often each configuration is measured, at least 1.
             verbose: whether to print which configurations are measured and which are omitted.
 

@@ -213,7 +213,7 @@ def end_workers(loader: DataLoader[Any]) -> None:
 def has_global_hooks() -> bool:
     """Return whether code has registered a forward hook for all modules.
 
-    If this version of PyTorch does not show such hooks, the result is True.
+    If this version of PyTorch lacks the dictionaries of such hooks, the result is True.
     """
     names = ("_global_forward_hooks", "_global_forward_pre_hooks")
     return any(getattr(nn.modules.module, name, True) for name in names)

@@ -49,9 +49,9 @@ def standardizes_samples(
         eps: number that the class adds to the standard deviation; 0 for none.
         calls: names of the methods that ``__getitem__`` calls. If a subclass overrides one of these methods, or other
             code replaces it, loaders ignore the declaration.
-        held: for each attribute in which an object stores one of its own methods, maps the name of the attribute to the
-            name of the method. For ``self.load = self.load_wav``, pass ``{"load": "load_wav"}``. None: no attribute
-            stores a bound method.
+        held: names of the attributes in which an object stores one of its own methods, mapped to the names of the
+            methods. For ``self.load = self.load_wav``, pass ``{"load": "load_wav"}``. None: no attribute stores a bound
+            method.
     """
 
     def build(state: Mapping[str, Any]) -> WorkerSafeStandardizedDataset | None:
@@ -110,7 +110,7 @@ def augments_images(
     calls: tuple[str, ...] = (),
     held: Mapping[str, str] | None = None,
 ) -> Callable[[Class], Class]:
-    """Declare that ``self[i]`` masks x as an 8-bit image, and returns ``(t(x), y)`` with ``x, y = dataset[i]``.
+    """Declare that ``self[i]`` masks an 8-bit image of x, and returns ``(t(x), y)`` with ``x, y = dataset[i]``.
 
     ``t`` applies three steps to an x of shape (1, F, T):
 

@@ -24,7 +24,10 @@ _INT = {int}
 
 
 def is_plain_cpu_tensor(value: Any) -> bool:
-    """Return whether ``value`` is a CPU tensor that is completely described by its memory, shape, strides and dtype."""
+    """Return whether ``value`` is a CPU tensor that its memory, shape, strides and dtype describe completely.
+
+    The result is False, for example, for sparse, quantized and nested tensors, and for subclasses of ``Tensor``.
+    """
     return (
         type(value) is Tensor
         and value.is_cpu

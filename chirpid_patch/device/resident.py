@@ -41,8 +41,9 @@ class ResidentPlacement(Placement):
     augmentation. Only the noise of ``GaussianNoise(mode="exact")`` has other values than on the CPU, with the same
     distribution. Samples keep their dtype on the device, so an 8-bit value takes one byte.
 
-    Several loaders over the same tensors share one copy on the device. The copy is freed when the last of these loaders
-    is freed or calls ``shutdown``. Iterating over the loader never synchronises with the device.
+    Several loaders over the same tensors share one copy on the device. The copy is freed when, for each of these
+    loaders, the program has deleted the loader or called its method ``shutdown``. Iterating over the loader never
+    synchronises with the device.
 
     Assignments to attributes of the dataset or its transforms take effect at the next batch. In-place operations of
     PyTorch on tensors of the dataset also take effect at the next batch. Writes through NumPy or ``Tensor.data`` take

@@ -79,12 +79,12 @@ def diagnose_dataloader_speed(
 
     Args:
         dataloader: the loader, or an object whose attribute ``loader`` is the loader, such as a ``DevicePrefetcher``.
-        num_batches: number of waits to measure.
+        num_batches: number of batches for which to measure the wait.
         seconds: approximate number of seconds for all trials of other settings. With too few seconds, the function
             omits trials, or measures fewer batches.
         step_seconds: seconds of a training step without loading; None: unknown. With this number, the function
-            estimates the share of the training time in which the training waits for batches. If this share is at most 5
-            %, the function tries no other loading modes.
+            estimates the share of the training time in which the training waits for batches. If this share is at most
+            5 %, the function tries no other loading modes.
         verbose: whether to print the result.
 
     Returns:
@@ -240,9 +240,9 @@ class _Diagnosis:
 
 
 def _measurable(loader: DataLoader[Any], batches: int) -> int:
-    """Return how many waits of ``loader`` can be measured, at most ``batches``.
+    """Return for how many batches of ``loader`` the wait can be measured, at most ``batches``.
 
-    The waits for batches that workers load before the first batch arrives cannot be measured.
+    If workers load a batch before the first batch arrives, the wait for this batch cannot be measured.
     """
     length = loader_length(loader)
     if not worker_processes(loader) or length is None:

@@ -97,9 +97,9 @@ def measure_batch_waits(
 
 
 def _measure_waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable[[], object] | None) -> list[_Wait]:
-    """Return up to ``most`` waits of one loader pass.
+    """Return the waits for the first batches of a loader pass, for at most ``most`` batches.
 
-    The first wait includes the construction of the iterator.
+    The wait for the first batch includes the construction of the iterator.
     """
     restarts = worker_processes(loader) > 0 and not getattr(loader, "persistent_workers", False)
     begun = time.perf_counter()

@@ -192,6 +192,6 @@ class _Search:
 
 
 def _can_request_early(dataset: Any, options: Mapping[str, Any]) -> bool:
-    """Return whether the sampler can yield indices early without changing any random number of the training."""
+    """Return whether the sampler can yield indices before the loop needs them, without changing any random number."""
     sampling = {name: options[name] for name in _SAMPLING if name in options}
     return batches_to_request_early(DataLoader(dataset, **sampling)) > 0

@@ -220,7 +220,11 @@ class LoadingController:
         return watched
 
     def next_workers(self) -> int | None:
-        """Return the number of workers for the next epoch; None if the number is fixed, or another epoch is running."""
+        """Return the number of workers for the next epoch; None if there is no decision.
+
+        There is no decision if the number is fixed, if no epoch has ended since the last decision, or while another
+        epoch is running.
+        """
         self._running = [ref for ref in self._running if (batches := ref()) is not None and not batches.over]
         load = self._load
         if load is None or self._running or self.worker_count is None:

@@ -33,9 +33,9 @@ class BatchTransform(nn.Module):
     declared: Callable[[Any], Any] | None = None
 
     def may_differ(self, samples: Tensor) -> bool:
-        """Return whether ``declared`` may transform ``samples`` (B, …) in another way than this transform.
+        """Return whether the object ``declared`` may transform ``samples`` (B, …) in another way than this transform.
 
-        If True, the code of ``declared`` runs for each sample.
+        If True, the code of ``declared`` must transform each sample.
         """
         return self.declared is not None and (samples.dtype not in off_cpu.EXACT or samples.requires_grad)
 
@@ -141,7 +141,7 @@ class SpecAugment(BatchTransform):
         )
 
     def may_differ(self, samples: Tensor) -> bool:
-        """Return whether ``declared`` may transform ``samples`` (B, …) in another way than this transform.
+        """Return whether the object ``declared`` may mask ``samples`` (B, …) in another way than this transform.
 
         The result is also True if the shape is not (C, F, T) or (F, T), or if the dtype cannot store ``mask_value``.
         """
