@@ -16,7 +16,7 @@ from chirpid_patch.torch_private import DataLoader
 ABOUT_WORKERS = ("timeout", "multiprocessing_context")
 
 
-class CommonArguments(TypedDict, total=False):
+class DatasetIndependentArguments(TypedDict, total=False):
     """The arguments that do not depend on the dataset. A caller can pass the same values to several loaders."""
 
     prefetch_factor: int | None
@@ -47,7 +47,7 @@ class CommonArguments(TypedDict, total=False):
     generator: torch.Generator | None
 
 
-class LoaderArguments(CommonArguments, total=False):
+class LoaderArguments(DatasetIndependentArguments, total=False):
     """Arguments of ``create_training_loader`` except ``dataset``, ``batch_size`` and ``shuffle``."""
 
     sampler: Any

@@ -15,7 +15,7 @@ from torch import Tensor
 from chirpid_patch.datasets.gather import Batch, BatchedDataset, RowKinds
 from chirpid_patch.datasets.rows import allocate_batch_like, gather_rows, index_select_supports, nonnegative_indices
 from chirpid_patch.randomness.keyed_random import RandomKey
-from chirpid_patch.transforms.off_cpu import as_operand, send_to_device
+from chirpid_patch.transforms.off_cpu import as_exact_operand, send_to_device
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class WorkerSafeArrayDataset(BatchedDataset):
             chosen = torch.index_select(self.x, 0, send_to_device(rows, self.x.device))
             batch = allocate_batch_like(self.x, len(rows), dtype).copy_(chosen)
         if self.divisor is not None:
-            batch.div_(as_operand(self.divisor, batch))
+            batch.div_(as_exact_operand(self.divisor, batch))
         return [batch, gather_rows(self.y, rows)]
 
     def __getstate__(self) -> dict[str, Any]:

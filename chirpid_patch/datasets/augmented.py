@@ -84,10 +84,10 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
             None, the dataset does not apply the transform of this key. ``augment_params=None``: ``SpecAugment`` with
             its defaults.
         training: whether to augment samples. ``set_training`` changes this setting later.
-        use_spec_augment: whether to apply ``SpecAugment``. None: apply the transform if ``augment_params`` selects it
-            (see ``augment_params``).
-        use_gaussian_noise: whether to apply ``GaussianNoise``. None: apply the transform if ``augment_params`` selects
-            it (see ``augment_params``).
+        use_spec_augment: whether to apply ``SpecAugment``. None: ``augment_params`` determines whether the dataset
+            applies this transform.
+        use_gaussian_noise: whether to apply ``GaussianNoise``. None: ``augment_params`` determines whether the dataset
+            applies this transform.
         transforms: list of transforms, which the dataset applies in this order. Each transform is a function from
             tensor to tensor. The dataset ignores items that are None. If ``transforms`` is passed, do not pass
             ``augment_params``, ``use_spec_augment`` or ``use_gaussian_noise``. With ``transforms=None``, these three

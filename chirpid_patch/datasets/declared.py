@@ -47,8 +47,8 @@ def standardizes_samples(
         mean: name of the attribute with the mean, which is subtracted from x.
         std: name of the attribute with the standard deviation, by which x is divided.
         eps: number that the class adds to the standard deviation; 0 for none.
-        calls: names of the methods that ``__getitem__`` calls. If a subclass overrides one of these methods, or other
-            code replaces it, loaders ignore the declaration.
+        calls: names of the methods that ``__getitem__`` calls. If a subclass or other code replaces one of these
+            methods, loaders ignore the declaration.
         held: names of the attributes in which an object stores one of its own methods, mapped to the names of the
             methods. For ``self.load = self.load_wav``, pass ``{"load": "load_wav"}``. None: no attribute stores a bound
             method.

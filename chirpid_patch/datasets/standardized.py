@@ -203,7 +203,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
         ``batch`` must not share memory with other tensors, because the function may change ``batch`` in place.
         """
-        mean, deviation = (off_cpu.as_operand(statistic, batch) for statistic in self.operands())
+        mean, deviation = (off_cpu.as_exact_operand(statistic, batch) for statistic in self.operands())
         if not self._broadcasts(batch):
             return default_collate([(x - mean) / deviation for x in batch])
         if self._stays_in_place(batch):

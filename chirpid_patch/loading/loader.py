@@ -118,8 +118,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
             own code starts the workers of such a dataset anyway.
         prefetch_threads: number of threads that load batches in advance if there are no workers. None: the loader
             measures during the training whether threads help (see ``loading.adjusting``). The batches are the same with
-            any number of threads. With ``thread_safe=False``, threads only read in-memory datasets with default
-            collation.
+            any number of threads. With ``thread_safe=False``, the loader uses threads only for in-memory datasets with
+            default collation.
         thread_safe: True declares that several threads may use the dataset and ``collate_fn`` at the same time, and
             that neither uses a global random generator.
         keep_workers: whether the worker processes stay alive from epoch to epoch. Unlike with ``persistent_workers``,
@@ -548,7 +548,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             self._epochs.set_next_epoch(self, progress.begun)
 
     def _counters(self) -> dict[str, Any]:
-        """Return the state of a loader between two epochs."""
+        """Return the part of ``state_dict`` that does not describe a running epoch."""
         return {"epochs_begun": self._progress.begun, "base_seed": self._seed_in_use()}
 
     def _seed_in_use(self) -> int | None:

@@ -13,7 +13,7 @@ from torch.utils.data import IterableDataset
 from chirpid_patch.datasets.collate import is_stacking_collate
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.loader_arguments import CommonArguments
+from chirpid_patch.loader_arguments import DatasetIndependentArguments
 from chirpid_patch.machine.cpus import cpus_for_loading
 from chirpid_patch.multi.interleave import MultiDataLoaderConfig, SamplingStrategy
 from chirpid_patch.torch_private import DataLoader
@@ -58,7 +58,7 @@ def create_multi_dataloaders(
     *,
     is_training: bool = True,
     seed: int | None = None,
-    **options: Unpack[CommonArguments],
+    **options: Unpack[DatasetIndependentArguments],
 ) -> tuple[list[DataLoader[Any]], MultiDataLoaderConfig]:
     """Build a loader for each dataset, and the configuration with which ``MultiDataLoader`` reads all loaders.
 

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import Subset
 
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.loader_arguments import CommonArguments
+from chirpid_patch.loader_arguments import DatasetIndependentArguments
 from chirpid_patch.recipes.image_folder import ImageFolderDataset
 from chirpid_patch.torch_private import DataLoader
 
@@ -36,7 +36,7 @@ def create_dataloaders(
     seed: int = 42,
     channels: int = 3,
     transform: Callable[[torch.Tensor], Any] | None = None,
-    **loader_options: Unpack[CommonArguments],
+    **loader_options: Unpack[DatasetIndependentArguments],
 ) -> Loaders:
     """Split samples, and build a shuffled loader for training and ordered loaders for validation and test.
 

@@ -27,7 +27,7 @@ def send_to_device(numbers: Tensor, device: torch.device) -> Tensor:
     return numbers.to(device)
 
 
-def as_operand(value: Any, batch: Tensor) -> Any:
+def as_exact_operand(value: Any, batch: Tensor) -> Any:
     """Convert ``value`` so that arithmetic with ``batch`` on its device yields the same bits as on the CPU.
 
     A tensor is copied to the device of ``batch``. A Python float becomes a tensor, unless ``batch`` has a

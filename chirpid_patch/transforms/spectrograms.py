@@ -308,7 +308,7 @@ class Standardize(BatchTransform):
             batch[row] = self(batch[row])
 
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
-        mean, divisor = off_cpu.as_operand(self.mean, batch), off_cpu.as_operand(self._divisor(), batch)
+        mean, divisor = off_cpu.as_exact_operand(self.mean, batch), off_cpu.as_exact_operand(self._divisor(), batch)
         if _keeps_form(mean, batch) and _keeps_form(divisor, batch):
             return batch.sub_(mean).div_(divisor)
         return torch.stack([(sample - mean) / divisor for sample in batch])
