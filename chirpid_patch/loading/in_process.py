@@ -173,7 +173,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             queue.append(self._undelivered[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
-        """Return whether the undelivered request at ``position`` has been drawn from the sampler.
+        """Return whether the request at ``position`` among the undelivered requests has been drawn from the sampler.
 
         If the request is not drawn yet, draw requests up to ``position``, provided that the random numbers stay the
         same.

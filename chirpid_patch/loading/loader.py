@@ -99,8 +99,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     The loader accepts every argument of ``torch.utils.data.DataLoader``. Batches, order, errors and states of the
     global random generators are the same as with PyTorch's class. ``docs/loader.md`` lists the exceptions. The loader
-    reads whole batches from datasets of this package, and from PyTorch's datasets over tensors. PyTorch's own code
-    reads all other datasets.
+    reads whole batches from a dataset for which ``permits_batched_reading`` returns True, such as a ``TensorDataset``.
+    PyTorch's own code reads all other datasets.
 
     Five numbers determine the augmentation of a sample in a dataset of this package: base seed, epoch, rank, index of
     the sample, and the number of earlier occurrences of this index in the epoch. So the augmentation is the same for
@@ -440,7 +440,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return EpochRequests(seed, number, kind, self._draws_repeatedly, self.drop_last, skipped)
 
     def _request_kind(self, nodes: list[GatherNode]) -> SharedRequestSettings:
-        """Return the properties that all requests of an epoch share, and append the ``GatherNode`` to ``nodes``."""
+        """Return the properties that all requests of an epoch share, and append the dataset's node to ``nodes``."""
         batches, node = self.batch_sampler is not None, gather_node(self.dataset)
         nodes.append(node)
         keyed = batches and node.keyed

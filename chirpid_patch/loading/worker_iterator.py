@@ -154,7 +154,9 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             the base seed.
 
     Raises:
-        WorkersNotStartedError: the operating system cannot start a worker, and ``can_load_in_process`` is True.
+        WorkersNotStartedError: the operating system cannot start a worker, and ``can_load_in_process`` is True. The
+            error also occurs if an object of ``__main__`` cannot be pickled for the workers, ``reads_batches`` is True,
+            and the loader has no ``worker_init_fn``.
         Exception: any other error of PyTorch's iterator.
     """
 

@@ -92,7 +92,8 @@ def create_memory_trials(device: torch.device, memory_limit: int | None, safety_
 
     Args:
         device: a CUDA device or the CPU.
-        memory_limit: number of bytes that may be used; None: all free memory.
+        memory_limit: number of bytes that the step (on CUDA) or this process (on the CPU) may use. None: on CUDA, all
+            free memory; on the CPU, all free memory and the memory that this process already uses.
         safety_margin: share of ``memory_limit`` that must stay free, from 0 to below 1.
 
     Raises:
