@@ -126,7 +126,7 @@ class DataLoaderPerformanceMonitor:
             num_batches: number of batches for which to measure the wait. If the loader has fewer batches, the function
                 measures fewer waits.
             epochs: largest number of iterations over the loader. The function starts another iteration only if the
-                earlier iterations had too few batches.
+                earlier iterations had too few batches. The function reads a loader with a single batch twice.
 
         Returns:
             A dictionary with ten keys. `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`,

@@ -42,7 +42,7 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
 
     Raises:
         RuntimeError: there are no samples, or the x of the samples differ in shape.
-        IndexError: ``dataset`` refuses an index.
+        IndexError: an index is out of range for ``dataset``.
         Exception: any error that reading a sample raises.
     """
     if isinstance(indices, EllipsisType):

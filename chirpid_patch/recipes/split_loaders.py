@@ -48,7 +48,8 @@ def create_dataloaders(
         data_root: one of these sources of samples:
 
             * A folder with ``train/CLASS/…`` and ``test/CLASS/…``. The validation samples are the images in the folder
-              ``val``. Without the folder ``val``, the share ``val_split`` of the images in ``train`` is for validation.
+              ``val``, ``valid`` or ``validation``. Without such a folder, the share ``val_split`` of the images in
+              ``train`` is for validation.
             * A folder with a folder for each class. The shares ``test_split`` and ``val_split`` of all images are for
               test and validation.
             * A dataset that can be indexed and has a length. The shares ``test_split`` and ``val_split`` of its samples
