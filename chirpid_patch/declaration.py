@@ -32,7 +32,7 @@ class Declaration:
         held: maps an attribute that stores a bound method of the object to the name of the method.
         build: function whose argument is a dictionary of the attributes. The function returns an object of this package
             with the same results as the class, or None if this is not possible.
-        of_images: whether the declared method masks 8-bit images, as the decorator ``augments_images`` declares.
+        of_images: whether the declared method masks 8-bit images, as the decorator ``masks_images`` declares.
     """
 
     attributes: tuple[str, ...]

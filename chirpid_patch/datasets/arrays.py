@@ -73,7 +73,7 @@ def _as_tensor(values: Any, name: str) -> Tensor:
 
 
 class WorkerSafeArrayDataset(BatchedDataset):
-    """A dataset of the samples (x[i], y[i]) of two arrays.
+    """A dataset whose samples are the pairs (x[i], y[i]) of rows of two arrays.
 
     A loader of this package reads a whole batch from the arrays at once.
 
@@ -81,8 +81,9 @@ class WorkerSafeArrayDataset(BatchedDataset):
     ``torch.from_numpy(x[i]).float() / 255`` and the label ``y[i]``. The dataset does not copy the arrays. Each sample
     is a copy of one row of ``x`` and one row of ``y``.
 
-    If an array is a memory map, a pickled dataset contains the path of the mapped file, and not the contents of the
-    file. Each worker process maps the file again, so the path must refer to the same file in the worker.
+    If an array is a contiguous memory map of a file, a pickled dataset contains the path of this file, and not the
+    contents of the file. Each worker process maps the file again, so the path must refer to the same file in the
+    worker.
 
     Args:
         x: the x of all samples, of shape (N, …), as a NumPy array, memory map, CPU tensor, or list of numbers.
