@@ -201,7 +201,7 @@ def tensor_version(tensor: Tensor) -> object:
 
 
 def end_workers(loader: DataLoader[Any]) -> None:
-    """End the persistent workers of PyTorch's ``loader`` at once, before the loader is garbage-collected."""
+    """End the persistent workers of PyTorch's ``loader`` now, and not only when the loader is garbage-collected."""
     iterator = getattr(loader, "_iterator", None)
     if iterator is not None:
         shut_down = getattr(iterator, "_shutdown_workers", None)

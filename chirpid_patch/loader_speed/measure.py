@@ -257,7 +257,7 @@ def measure_loading_rate(
 
 
 def shut_down_workers(loader: Any) -> None:
-    """End the persistent workers of ``loader`` at once, before the loader is garbage-collected."""
+    """End the persistent workers of ``loader`` now, and not only when the loader is garbage-collected."""
     if callable(getattr(loader, "shutdown", None)):
         loader.shutdown()
     else:

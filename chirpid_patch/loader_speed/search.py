@@ -100,7 +100,7 @@ def choose_loading_mode(
     Args:
         dataset: a map-style dataset with at least one sample.
         options: arguments of ``DataLoader``, by name, such as ``batch_size`` and ``collate_fn``.
-        threads_allowed: whether several threads may read the dataset at once.
+        threads_allowed: whether several threads may read the dataset at the same time.
         most_workers: largest number of worker processes to try. None: 8 if loading mostly waits for a disk or
             network, else the number of CPUs per rank, but at most 8.
         seconds: approximate duration of the search in seconds.

@@ -31,9 +31,10 @@ class NotSendableError(RuntimeError):
 
 
 def make_picklable_for_workers(parts: LoaderParts) -> LoaderParts:
-    """Return ``parts`` in a form that can be pickled for worker processes, even if a notebook defines its classes.
+    """Return a copy of ``parts`` that can be pickled for worker processes, even if a notebook defines some classes.
 
-    Outside a notebook, the function returns ``parts`` unchanged. In a notebook, the dataset, the collate function and
+    ``parts`` is a ``DataLoader`` with the attributes of the user's loader. Outside a notebook, and with the start
+    method ``fork``, the function returns ``parts`` unchanged. In a notebook, the dataset, the collate function and
     ``worker_init_fn`` are pickled together when a worker starts. So an object that two of these three share stays a
     single object in the worker.
     """

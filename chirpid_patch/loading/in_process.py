@@ -49,7 +49,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     operations in the same order. The iterator does all other work later, when a batch needs this work.
 
     Args:
-        parts: attributes of the loader.
+        parts: a ``DataLoader`` with the attributes of the user's loader (see ``loader_parts.LoaderParts``).
         epoch: function that begins an epoch (see ``BeginEpoch``).
         ahead: number of requests to draw from the sampler in advance, as a loader with workers does. 0: each request is
             drawn when its batch is needed. If threads load batches in advance, the iterator draws requests earlier,

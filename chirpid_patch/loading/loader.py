@@ -377,8 +377,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _epoch_in_process(self, parts: LoaderParts) -> BeginEpoch:
         """Return the function that ``InProcessIterator`` calls to begin an epoch.
 
-        The function refers to ``parts``, the attributes of this loader, and not to the loader itself. So the threads
-        end when the program deletes its last reference to the loader.
+        The function refers to ``parts``, a copy with the attributes of this loader, and not to the loader itself. So
+        the threads end when the program deletes its last reference to the loader.
         """
         progress, is_sent = self._progress, self.num_workers > 0
         number, skipped = progress.begun - 1, progress.skipped

@@ -104,7 +104,7 @@ def _return_unchanged(batch: Any) -> Any:
 
 
 def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
-    """Return the attributes of ``loader`` for PyTorch's iterator.
+    """Return a ``DataLoader`` from which PyTorch's iterator starts the workers, with the attributes of ``loader``.
 
     Args:
         loader: the loader.
