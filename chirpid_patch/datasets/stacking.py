@@ -25,8 +25,8 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
     The function reads the samples at once if both conditions are true:
 
     * The dataset is a ``TensorDataset`` or a ``Subset`` of a ``TensorDataset``, and no code overrides the methods that
-      read samples. The dataset may also be a dataset of this package whose inner dataset is such a dataset and that has
-      no random transforms.
+      read samples. A dataset of this package without random transforms also meets this condition if its inner dataset
+      meets the condition.
     * ``indices`` is a list, tuple, range, set, array or tensor, or a generator without side effects.
 
     Otherwise the function reads the samples one by one. Values and memory layout are the same in both cases.

@@ -74,8 +74,8 @@ def diagnose_dataloader_speed(
     the start methods ``spawn`` and ``forkserver`` if the script has no ``if __name__ == "__main__":``.
 
     The function does not change a PyTorch ``DataLoader``, its random generators or its samplers. Counters and open
-    files of the dataset may change. If ``dataloader`` is not a ``DataLoader``, the function only measures, and iterates
-    over ``dataloader`` itself.
+    files of the dataset may change. If ``dataloader`` is not a ``DataLoader``, the function measures ``dataloader``
+    itself, and tries no other settings.
 
     Args:
         dataloader: the loader, or an object whose attribute ``loader`` is the loader, such as a ``DevicePrefetcher``.

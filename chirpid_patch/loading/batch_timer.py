@@ -79,7 +79,7 @@ class BatchTimer:
             self._paused = None
 
     def restart(self) -> None:
-        """Forget the last request and the last arrival, because an epoch begins or ends."""
+        """Forget the last request and the last arrival. Call this method when an epoch begins or ends."""
         self._requested = self._arrived = self._paused = None
 
 

@@ -488,7 +488,7 @@ def _check_processes() -> None:
     """Check that this process can start worker processes and has shared memory for their batches.
 
     Raises:
-        WorkersNotStartedError: this process may not start processes, or there is no shared memory.
+        WorkersNotStartedError: this process is not allowed to start processes, or there is no shared memory.
     """
     if multiprocessing.current_process().daemon:
         raise WorkersNotStartedError("daemonic processes are not allowed to have children", None)

@@ -1,9 +1,9 @@
 """Trials that find out whether a training step fits in memory.
 
-On CUDA, a trial may run out of memory, because PyTorch then only raises an error. On the CPU, a trial must not run out
-of memory: the machine would begin to swap, and a running step cannot be stopped. So the CPU trials measure the resident
-memory of this process during steps with small batches. From these measurements, the trials predict the memory of a
-larger batch. The trials run a step with the larger batch only if the step should fit.
+On CUDA, a trial is allowed to run out of memory, because PyTorch then only raises an error. On the CPU, a trial must
+not run out of memory: the machine would begin to swap, and a running step cannot be stopped. So the CPU trials measure
+the resident memory of this process during steps with small batches. From these measurements, the trials predict the
+memory of a larger batch. The trials run a step with the larger batch only if the step should fit.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def create_memory_trials(device: torch.device, memory_limit: int | None, safety_
 
 
 class CudaMemoryTrials(MemoryTrials):
-    """Trials on a CUDA device, which may run out of memory.
+    """Trials on a CUDA device. A trial is allowed to run out of memory.
 
     During the trials, a tensor occupies the memory that the step must not use.
 

@@ -57,8 +57,9 @@ class MultiScaleStep:
         memory_budget: number of bytes for forward and backward pass, in addition to model, gradients and optimiser.
             None: no limit. If a scale needs more bytes, the step runs parts of the batch one after the other. The sum
             of the gradients stays the same. The first step measures a forward pass of one sample to choose the size of
-            the parts. If the model has batch norm in training mode, or the loss may not be a mean or sum over samples,
-            the step warns and runs whole batches. With dropout, parts get other random numbers than the whole batch.
+            the parts. If the model has batch norm in training mode, or the loss is possibly neither a mean nor a sum
+            over samples, the step warns and runs whole batches. With dropout, parts get other random numbers than the
+            whole batch.
         reduction: how ``criterion`` combines the losses of samples, "mean" or "sum" (see ``PartialLoss``). None: the
             reduction of ``criterion``, if ``criterion`` is a loss of PyTorch.
         backward: function to call with each loss, such as ``lambda loss: grad_scaler.scale(loss).backward()``. The
