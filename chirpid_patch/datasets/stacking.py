@@ -24,9 +24,9 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
 
     The function reads the samples at once if both conditions are true:
 
-    * The dataset is a ``TensorDataset`` or a ``Subset`` of a ``TensorDataset``, and no code overrides the methods that
-      read samples. A dataset of this package without random transforms also meets this condition if its inner dataset
-      meets the condition.
+    * The dataset is a ``TensorDataset``, or a ``Subset`` or ``ConcatDataset`` of such datasets, and no code overrides
+      the methods that read samples. A ``WorkerSafeArrayDataset`` also meets this condition. A dataset of this package
+      without random transforms meets the condition if its inner dataset does.
     * ``indices`` is a list, tuple, range, set, array or tensor, or a generator without side effects.
 
     Otherwise the function reads the samples one by one. Values and memory layout are the same in both cases.

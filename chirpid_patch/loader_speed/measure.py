@@ -142,8 +142,8 @@ class EndlessSampler(Sampler[Any]):
     """A sampler without end, for measurements.
 
     The sampler yields random indices from its own generator. If ``options`` contains a sampler or batch sampler, this
-    class reads the first ``_MOST_GIVEN`` batches from a copy of that sampler (with ``batch_size=None``, the first
-    ``_MOST_GIVEN`` indices), and yields random choices from these batches or indices.
+    class reads the indices of the first ``_MOST_GIVEN`` batches from a copy of that sampler. The class then yields
+    random choices from these batches. With ``batch_size=None``, the same applies to single indices.
 
     Args:
         sample_count: number of samples of the dataset, at least 1.
