@@ -546,8 +546,8 @@ def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None)
     * Each sample is one row of a tensor, and not a pair (``GatherNode.samples_are_rows``).
     * ``indices`` is empty, or an index is out of range. To raise the dataset's own error for this index, the caller
       must read single samples.
-    * The process is forked. An operation on a whole batch may need several threads, and a forked process lacks the
-      threads of its parent process.
+    * This process was forked by other code than PyTorch's loader (see ``is_forked_process``). An operation on a whole
+      batch may need several threads, and a forked process lacks the threads of its parent process.
     * A mode that observes each operation of PyTorch is active, such as ``TorchDispatchMode``.
 
     Args:

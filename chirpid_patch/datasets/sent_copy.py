@@ -1,4 +1,6 @@
-"""A function that copies datasets for worker processes. Later changes of a dataset do not affect its copy.
+"""A function that copies datasets for worker processes.
+
+Later assignments to attributes of a dataset do not affect its copy.
 
 The copy stores long lists of indices as arrays, which saves memory in forked workers. A forked worker shares the memory
 of the main process until one of the two processes writes to this memory. Reading a Python object from a list writes to
