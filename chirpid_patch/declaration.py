@@ -32,7 +32,7 @@ class Declaration:
         held: maps an attribute that stores a bound method of the object to the name of the method.
         build: function whose argument is a dictionary of the attributes. The function returns an object of this package
             with the same results as the class, or None if this is not possible.
-        of_images: whether the declared method masks 8-bit images, as the decorator ``augments_images`` declares.
+        of_images: whether the declared method masks 8-bit images, as the decorator ``masks_images`` declares.
     """
 
     attributes: tuple[str, ...]
@@ -91,8 +91,8 @@ def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
 
     Args:
         declared: any object, such as a dataset, a transform or an augmenter.
-        of_images: whether to use only declarations of masks for 8-bit images. If False, only all other declarations are
-            used.
+        of_images: whether to look for a declaration with ``of_images=True``, of a method that masks 8-bit images. If
+            False, the function looks only for declarations with ``of_images=False``.
     """
     declaration = _declaration_of(type(declared))
     if declaration is None or declaration.of_images is not of_images:

@@ -35,7 +35,7 @@ from chirpid_patch.loading.batch_timer import TimedBatches, log_or_print, log_wa
 from chirpid_patch.loading.limits import describe_loading_mode
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.overridable import Overridable
-from chirpid_patch.loading.patched_loader import find_replaced_loader, is_loader_class_patched
+from chirpid_patch.loading.patched_loader import find_loader_replacement, is_loader_class_patched
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.worker_start import why_workers_cannot_start
 from chirpid_patch.machine import cpus
@@ -53,8 +53,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 class _NotGiven(Enum):
     """The type of the default of ``shuffle``.
 
-    With this default, the loader shuffles. It does not shuffle if a sampler or an iterable dataset determines the
-    order.
+    With this default, the loader shuffles, unless a sampler or an iterable dataset determines the order.
     """
 
     NOT_GIVEN = "shuffle unless a sampler or an iterable dataset defines the order"
@@ -70,9 +69,9 @@ def _calls_changed_loader(is_plain: Callable[[Mapping[str, Any]], bool]) -> Call
     """Return a decorator for functions that build loaders.
 
     Other code, such as a test, may have changed or replaced ``DataLoader`` or ``BatchedDataLoader``. In this case, the
-    decorated function calls the changed class, which a direct call of ``DataLoader`` would also reach. The class gets
-    only the arguments that ``DataLoader`` has. If the caller passes a value for any other argument, the decorated
-    function does not use the changed class.
+    decorated function builds the loader with the changed class or the replacement, so that the change takes effect. The
+    decorated function passes only the arguments that ``DataLoader`` has. If the caller passes another value than the
+    default for any other argument, the decorated function ignores the change.
 
     Args:
         is_plain: function whose argument is the dictionary of the keyword arguments. The function returns whether
@@ -83,7 +82,7 @@ def _calls_changed_loader(is_plain: Callable[[Mapping[str, Any]], bool]) -> Call
         @wraps(function)
         def create(*args: Any, **options: Any) -> Any:
             changed = (kind for kind in (DataLoader, BatchedDataLoader) if is_loader_class_patched(kind))
-            make = find_replaced_loader() or next(changed, None)
+            make = find_loader_replacement() or next(changed, None)
             own = {name: value for name, value in options.items() if name in _OWN_ARGUMENTS and name != "optimize"}
             if make is None or not is_plain(options) or any(own[name] != _DEFAULTS[name] for name in own):
                 return function(*args, **options)
@@ -183,7 +182,7 @@ def create_loader(
         seed: with ``distributed``, the seed of all random numbers; None: 0.
         device: device of the batches. If the samples can be stored on the device and take at most ``resident_share`` of
             its free memory, the loader copies all samples to the device once. Otherwise the loader moves each batch to
-            the device. None: batches stay on the CPU.
+            the device. None: batches stay on the device of the dataset's samples.
         resident_share: share of the device's free memory that the samples may take, above 0 and at most 1. None: 0.5 if
             ``device`` is an accelerator. If ``device`` is the CPU, None means that the loader does not copy the
             samples.
@@ -406,7 +405,8 @@ def _has_samples(dataset: Any) -> bool:
 def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
     """Return the saved loader settings for this dataset and machine.
 
-    If no settings are saved, measure and save the settings. With ``tune_seconds=0``, return None instead.
+    If no settings are saved, the function measures and saves the settings. With ``tune_seconds=0``, the function does
+    not measure, and returns None.
     """
     arguments = {**_batch_arguments(options), "prefetch_factor": options.prefetch_factor}
     path = Path(options.tune) if isinstance(options.tune, str | Path) else default_profile_path()

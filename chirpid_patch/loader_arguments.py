@@ -16,7 +16,7 @@ from chirpid_patch.torch_private import DataLoader
 ABOUT_WORKERS = ("timeout", "multiprocessing_context")
 
 
-class CommonArguments(TypedDict, total=False):
+class DatasetIndependentArguments(TypedDict, total=False):
     """The arguments that do not depend on the dataset. A caller can pass the same values to several loaders."""
 
     prefetch_factor: int | None
@@ -47,7 +47,7 @@ class CommonArguments(TypedDict, total=False):
     generator: torch.Generator | None
 
 
-class LoaderArguments(CommonArguments, total=False):
+class LoaderArguments(DatasetIndependentArguments, total=False):
     """Arguments of ``create_training_loader`` except ``dataset``, ``batch_size`` and ``shuffle``."""
 
     sampler: Any
@@ -119,8 +119,9 @@ class LoaderOptions:
 
         Raises:
             TypeError: an argument is unknown or has a wrong type.
-            ValueError: two arguments contradict each other, or ``DataLoader`` refuses an argument about workers. For
-                ``distributed=True``, ``distributed.sampling.replace_rank_arguments`` lists further errors.
+            ValueError: two arguments contradict each other, or ``DataLoader`` refuses an argument about workers. With
+                ``distributed=True``, the method can also raise the errors of
+                ``distributed.sampling.replace_rank_arguments``.
         """
         unknown = ", ".join(sorted(given.keys() - LoaderArguments.__annotations__.keys()))
         if unknown:

@@ -123,9 +123,10 @@ class DataLoaderPerformanceMonitor:
 
         Args:
             dataloader: a loader, or any iterable of batches.
-            num_batches: number of waits to measure. If the loader has fewer batches, the function measures fewer waits.
+            num_batches: number of batches for which to measure the wait. If the loader has fewer batches, the function
+                measures fewer waits.
             epochs: largest number of iterations over the loader. The function starts another iteration only if the
-                earlier iterations had too few batches.
+                earlier iterations had too few batches. The function reads a loader with a single batch twice.
 
         Returns:
             A dictionary with ten keys. `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`,
@@ -208,7 +209,7 @@ class DataLoaderPerformanceMonitor:
             configs: keyword arguments of `DataLoader` for each configuration. None: the configurations of the
                 best-practice guide, and a loader of `OptimalDataLoaderFactory`. The method omits configurations of the
                 guide with more workers than CPUs.
-            num_batches: number of waits to measure for each configuration in a round.
+            num_batches: number of batches for which to measure the wait, for each configuration in a round.
             rounds: how often each configuration is measured, at least 1.
             verbose: whether to print which configurations are measured and which are omitted.
 
@@ -267,7 +268,7 @@ def _default_candidates(report: Any) -> list[dict[str, Any]]:
     candidates: list[dict[str, Any]] = []
     for config in _GUIDE_CONFIGURATIONS:
         if config["num_workers"] > cpus:
-            report(f"Not tested: {config['num_workers']} workers, because this process may use only {cpus} CPUs")
+            report(f"{config['num_workers']} workers are not tested, because this process may use only {cpus} CPUs")
             continue
         candidates.append(
             {"loader": "plain", **config, "pin_memory": config["pin_memory"] and pinning_device() is not None}

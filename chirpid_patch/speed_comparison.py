@@ -1,9 +1,9 @@
 """The comparison of candidates, such as loading modes, by their measured speeds.
 
 ``tune=True``, ``diagnose_dataloader_speed`` and ``chirp-migrate tune`` choose loader settings with these functions.
-``order_of_round`` gives the order of the candidates in each round of a measurement. A loader can also change its own
-number of threads or workers during the training. For this decision, the loader uses ``is_worth`` without rounds,
-because it observes only the loading mode that the training uses.
+``order_of_round`` returns the order of the candidates in each round of a measurement. A loader can also change its own
+number of threads or workers during the training. For this decision, the loader calls ``costly_is_faster`` directly. The
+loader cannot measure several loading modes in each round, because the training uses only one loading mode at a time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from chirpid_patch.thresholds import TIED
 _Candidate = TypeVar("_Candidate")
 
 
-def is_worth(cheap: float, costly: float, tolerance: float = TIED) -> bool:
+def costly_is_faster(cheap: float, costly: float, tolerance: float = TIED) -> bool:
     """Return whether a costly candidate is faster than a cheap candidate by more than ``tolerance``.
 
     Args:
@@ -47,7 +47,8 @@ def compare_speeds(speeds: Sequence[Sequence[float]]) -> SpeedComparison:
 
     The ratio of two candidates is the geometric mean of the ratios of their speeds in each round. If the machine is
     slow in a round, both speeds fall, and the ratio stays the same. If a candidate has fewer measured rounds than the
-    other candidates, only these rounds are compared, and the candidate cannot be the fastest candidate.
+    other candidates, the function compares only these rounds for this candidate, and the candidate cannot be the
+    fastest candidate.
 
     Args:
         speeds: a sequence for each candidate, with the speed in each round; an empty sequence for a candidate that
@@ -58,12 +59,14 @@ def compare_speeds(speeds: Sequence[Sequence[float]]) -> SpeedComparison:
         return SpeedComparison(None, (False,) * len(speeds))
     fastest = max((i for i, own in enumerate(speeds) if len(own) == rounds), key=lambda i: geometric_mean(speeds[i]))
     ratios = [[speed / best for speed, best in zip(own, speeds[fastest], strict=False)] for own in speeds]
-    return SpeedComparison(fastest, tuple(bool(own) and not is_worth(geometric_mean(own), 1.0) for own in ratios))
+    return SpeedComparison(
+        fastest, tuple(bool(own) and not costly_is_faster(geometric_mean(own), 1.0) for own in ratios)
+    )
 
 
-def order_of_round(candidates: Sequence[_Candidate], number: int) -> list[_Candidate]:
-    """Return the order in which round ``number`` measures the candidates.
+def order_of_round(candidates: Sequence[_Candidate], round_number: int) -> list[_Candidate]:
+    """Return the order in which the round ``round_number`` measures the candidates.
 
     Every second round uses the reverse order. So if the machine becomes slower, all candidates are affected alike.
     """
-    return list(candidates if number % 2 == 0 else reversed(candidates))
+    return list(candidates if round_number % 2 == 0 else reversed(candidates))

@@ -8,15 +8,15 @@ column of this table is the effect if PyTorch lacks the name.
 | ``_MultiProcessingDataLoaderIter`` and its members in ``MEMBERS`` | base class of the iterator with workers | loaders are PyTorch's own, as with ``optimize=False`` |
 | ``_SingleProcessDataLoaderIter`` and its members in ``MEMBERS`` | base class of the iterator without workers | loaders are PyTorch's own, as with ``optimize=False`` |
 | ``_MapDatasetFetcher`` of ``_utils.fetch`` | reading samples of datasets that are not of this package | loaders are PyTorch's own, as with ``optimize=False`` |
-| ``DataLoader`` as a direct subclass of ``Generic`` | finding the class after code has replaced it in PyTorch's modules | the runtime cannot be imported after this replacement |
+| ``DataLoader`` as a direct subclass of ``Generic`` | finding PyTorch's own class ``DataLoader`` if other code has replaced ``torch.utils.data.DataLoader`` | if other code has replaced ``DataLoader``, the runtime cannot be imported |
 | ``DataLoader`` and its members in ``MEMBERS`` | creating the iterator of a loader, and keeping the iterator between epochs | loaders are PyTorch's own, as with ``optimize=False`` |
-| ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | letting a dead worker interrupt only the wait for a batch | loaders are PyTorch's own, as with ``optimize=False`` |
+| ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | raising the error for a dead worker only while the loop waits for a batch | loaders are PyTorch's own, as with ``optimize=False`` |
 | ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | loaders are PyTorch's own, as with ``optimize=False`` |
 | ``UntypedStorage._new_shared`` | gathering the batch of a worker directly in shared memory | the worker copies the batch once more |
 | ``_utils.collate.default_collate_fn_map`` | detecting that other code changed how tensors, numbers or tuples are collated | samples are read one by one |
 | ``_utils.collate.collate``, ``collate_tensor_fn``, ``collate_str_fn`` | collating samples of several dtypes in this process as in a worker | samples of several dtypes are collated as without workers |
-| ``Tensor._version`` | detecting that a tensor was changed in place | threads load nothing ahead |
-| ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | detecting hooks that run for every module | declared transforms are called for each sample |
+| ``Tensor._version`` | detecting that a tensor was changed in place | threads load no batches in advance |
+| ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | detecting hooks that run for every module | declared transforms run their own code for each sample |
 | ``torch._C._len_torch_dispatch_stack``, ``_len_torch_function_stack``, ``_get_function_stack_at``, ``torch.utils._device.DeviceContext`` | detecting modes (``TorchDispatchMode``) that record or change operations of PyTorch | batched reading continues under such modes |
 | ``torch.autograd._profiler_enabled`` | opening profiler ranges only while a profiler runs | profiler ranges are always opened |
 """  # noqa: E501
@@ -59,7 +59,7 @@ MEMBERS = {
 }  # fmt: skip
 
 
-def has_all_members() -> bool:
+def torch_has_all_members() -> bool:
     """Return whether PyTorch's classes have all members in ``MEMBERS``.
 
     The source code of a class must define a member, or assign it in ``__init__`` or ``_reset``.
@@ -82,7 +82,7 @@ try:
     unwatch_workers: Callable[[int], None] = torch._C._remove_worker_pids
     raise_for_dead_worker: Callable[[], None] = torch._C._error_if_any_worker_fails
     #: Whether PyTorch has all names that the iterators need.
-    IS_COMPLETE = has_all_members()
+    IS_COMPLETE = torch_has_all_members()
 except AttributeError:
     IS_COMPLETE = False
 
@@ -201,7 +201,7 @@ def tensor_version(tensor: Tensor) -> object:
 
 
 def end_workers(loader: DataLoader[Any]) -> None:
-    """End the persistent workers of PyTorch's ``loader`` at once, before the loader is garbage-collected."""
+    """End the persistent workers of PyTorch's ``loader`` now, and not only when the loader is garbage-collected."""
     iterator = getattr(loader, "_iterator", None)
     if iterator is not None:
         shut_down = getattr(iterator, "_shutdown_workers", None)
@@ -213,7 +213,7 @@ def end_workers(loader: DataLoader[Any]) -> None:
 def has_global_hooks() -> bool:
     """Return whether code has registered a forward hook for all modules.
 
-    If this version of PyTorch does not show such hooks, the result is True.
+    If this version of PyTorch lacks the dictionaries of such hooks, the result is True.
     """
     names = ("_global_forward_hooks", "_global_forward_pre_hooks")
     return any(getattr(nn.modules.module, name, True) for name in names)

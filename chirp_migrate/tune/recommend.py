@@ -17,7 +17,7 @@ from chirp_migrate.tune.tune_report import (
     mean_rate,
     mean_rates,
 )
-from chirpid_patch.speed_comparison import is_worth
+from chirpid_patch.speed_comparison import costly_is_faster
 from chirpid_patch.thresholds import NOTICEABLE, WAITING
 
 _BATCHES_PER_S, _BATCH = 10.0, 32
@@ -69,7 +69,7 @@ def _recommend_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> li
         return [Recommendation(_setting_name(loader, "num_workers"), "keep it", why)]
     if loader.now is not None and loader.now in rates:
         smaller = loader.now.size <= way.size
-        if loader.now == way or (smaller and not is_worth(rates[loader.now], rates[way])):
+        if loader.now == way or (smaller and not costly_is_faster(rates[loader.now], rates[way])):
             return [Recommendation(_setting_name(loader, "num_workers"), "keep it", f"{way} is the current setting")]
         rate = f"{rates[way]:.0f} samples/s" + (f" with {way}" if way.prefetch_threads else "")
         now = str(loader.now) if loader.now.is_in_main_process else f"with {loader.now}"

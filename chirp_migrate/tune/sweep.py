@@ -21,7 +21,7 @@ from chirp_migrate.training.process.background_load import BackgroundLoadWatch
 from chirp_migrate.tune.measured_dataset import MeasuredDataset
 from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, pick_smallest_best
 from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, SettingsOutcome, mean_rate
-from chirpid_patch.loader_speed.measure import EndlessIndices, LoadingRate, measure_loading_rate
+from chirpid_patch.loader_speed.measure import EndlessSampler, LoadingRate, measure_loading_rate
 from chirpid_patch.loading.worker_start import start_method, worker_start_seconds
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.machine.cpus import usable_cpus
@@ -83,7 +83,7 @@ def measure_settings(
         warnings.simplefilter("always")
         rate = measure_loading_rate(
             subject.dataset,
-            EndlessIndices(len(subject.dataset), options),
+            EndlessSampler(len(subject.dataset), options),
             options,
             num_workers=candidate.num_workers,
             prefetch_threads=candidate.prefetch_threads,
@@ -98,7 +98,7 @@ def measure_settings(
 def _reason_without_workers(warned: Sequence[str]) -> str:
     text = next((message for message in warned if message.startswith("Worker processes cannot be started")), "")
     reason = text.partition("(")[2].rpartition(")")[0]
-    return reason or "worker processes could not be used"
+    return reason or "a worker process could not be started, or died"
 
 
 def expected_measurement_seconds(

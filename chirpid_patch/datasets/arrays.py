@@ -15,7 +15,7 @@ from torch import Tensor
 from chirpid_patch.datasets.gather import Batch, BatchedDataset, RowKinds
 from chirpid_patch.datasets.rows import allocate_batch_like, gather_rows, index_select_supports, nonnegative_indices
 from chirpid_patch.randomness.keyed_random import RandomKey
-from chirpid_patch.transforms.off_cpu import as_operand, send_to_device
+from chirpid_patch.transforms.off_cpu import as_exact_operand, send_to_device
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def _as_tensor(values: Any, name: str) -> Tensor:
 
 
 class WorkerSafeArrayDataset(BatchedDataset):
-    """A dataset of the samples (x[i], y[i]) of two arrays.
+    """A dataset whose samples are the pairs (x[i], y[i]) of rows of two arrays.
 
     A loader of this package reads a whole batch from the arrays at once.
 
@@ -81,8 +81,9 @@ class WorkerSafeArrayDataset(BatchedDataset):
     ``torch.from_numpy(x[i]).float() / 255`` and the label ``y[i]``. The dataset does not copy the arrays. Each sample
     is a copy of one row of ``x`` and one row of ``y``.
 
-    If an array is a memory map, a pickled dataset contains the path of the mapped file, and not the contents of the
-    file. Each worker process maps the file again, so the path must refer to the same file in the worker.
+    If an array is a contiguous memory map of a file, a pickled dataset contains the path of this file, and not the
+    contents of the file. Each worker process maps the file again, so the path must refer to the same file in the
+    worker.
 
     Args:
         x: the x of all samples, of shape (N, …), as a NumPy array, memory map, CPU tensor, or list of numbers.
@@ -146,7 +147,7 @@ class WorkerSafeArrayDataset(BatchedDataset):
             chosen = torch.index_select(self.x, 0, send_to_device(rows, self.x.device))
             batch = allocate_batch_like(self.x, len(rows), dtype).copy_(chosen)
         if self.divisor is not None:
-            batch.div_(as_operand(self.divisor, batch))
+            batch.div_(as_exact_operand(self.divisor, batch))
         return [batch, gather_rows(self.y, rows)]
 
     def __getstate__(self) -> dict[str, Any]:

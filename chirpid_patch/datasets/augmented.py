@@ -84,12 +84,14 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
             None, the dataset does not apply the transform of this key. ``augment_params=None``: ``SpecAugment`` with
             its defaults.
         training: whether to augment samples. ``set_training`` changes this setting later.
-        use_spec_augment: whether to apply ``SpecAugment``. With None, the keys of ``augment_params`` decide.
-        use_gaussian_noise: whether to apply ``GaussianNoise``. With None, the keys of ``augment_params`` decide.
+        use_spec_augment: whether to apply ``SpecAugment``. None: ``augment_params`` determines whether the dataset
+            applies this transform.
+        use_gaussian_noise: whether to apply ``GaussianNoise``. None: ``augment_params`` determines whether the dataset
+            applies this transform.
         transforms: list of transforms, which the dataset applies in this order. Each transform is a function from
-            tensor to tensor; the dataset skips None. If ``transforms`` is passed, do not pass ``augment_params``,
-            ``use_spec_augment`` or ``use_gaussian_noise``. With ``transforms=None``, these three arguments select the
-            transforms.
+            tensor to tensor. The dataset ignores items that are None. If ``transforms`` is passed, do not pass
+            ``augment_params``, ``use_spec_augment`` or ``use_gaussian_noise``. With ``transforms=None``, these three
+            arguments select the transforms.
 
     Raises:
         TypeError: ``augment_params`` contains an unknown parameter, or ``transforms`` is passed together with
@@ -157,7 +159,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return all(is_batchable(transform) for _, transform in self._stages())
 
     def _stages(self) -> list[tuple[Position, Transform]]:
-        """Return a pair (position, transform) for each transform. Each transform in a ``Compose`` has its own pair."""
+        """Return a pair (position, transform) for each single transform, as ``split_transform`` does."""
         on = ((place, one) for place, one in enumerate(self.transforms) if one is not None)
         return [part for place, one in on for part in split_transform(one, (place,))]
 
@@ -180,7 +182,7 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return create_sample_keys(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
 
     def _augment(self, x: Any, keys: Keys | None) -> Any:
-        """Apply all transforms to the x of one sample; ``keys`` contains one key, for this sample."""
+        """Apply all transforms to the x of one sample; ``keys`` contains the key of this sample, or is None."""
         for position, transform in self._stages():
             if keys is not None and isinstance(transform, BatchTransform) and is_batchable(transform):
                 x = transform.transform_sample(x, hash_into_keys(keys, *position))

@@ -30,7 +30,10 @@ def collate_pairs(samples: Sequence[Any]) -> tuple[Tensor, Tensor]:
 
 
 def is_stacking_collate(collate: Callable[[Any], Any] | None) -> bool:
-    """Return whether batched reading yields the same batches as ``collate``; None stands for ``default_collate``."""
+    """Return whether batched reading yields the batches that ``collate`` builds from single samples.
+
+    None stands for ``default_collate``.
+    """
     known = collate is None or collate is default_collate or collate is collate_as_workers
     return collate is collate_pairs or (known and default_collate_is_unchanged())
 

@@ -33,7 +33,11 @@ def state_fingerprint(value: Any) -> Any:
 
 
 def _state(value: Any, within: tuple[Any, ...]) -> Any:
-    """Return the state of ``value``. ``within`` contains the objects around ``value``, to prevent endless recursion."""
+    """Return the state of ``value``.
+
+    ``within`` contains the objects that refer to ``value`` directly or indirectly. With these objects, the function
+    recognises a cycle of references, which would otherwise cause an endless recursion.
+    """
     if type(value) in _PLAIN_TYPES:
         return value
     if isinstance(value, Tensor):

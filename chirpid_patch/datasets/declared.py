@@ -47,11 +47,11 @@ def standardizes_samples(
         mean: name of the attribute with the mean, which is subtracted from x.
         std: name of the attribute with the standard deviation, by which x is divided.
         eps: number that the class adds to the standard deviation; 0 for none.
-        calls: names of the methods that ``__getitem__`` calls. If other code overrides one of these methods, loaders
-            ignore the declaration.
-        held: for each attribute in which an object stores one of its own methods, maps the name of the attribute to the
-            name of the method. For ``self.load = self.load_wav``, pass ``{"load": "load_wav"}``. None: no attribute
-            stores a bound method.
+        calls: names of the methods that ``__getitem__`` calls. If a subclass or other code replaces one of these
+            methods, loaders ignore the declaration.
+        held: names of the attributes in which an object stores one of its own methods, mapped to the names of the
+            methods. For ``self.load = self.load_wav``, pass ``{"load": "load_wav"}``. None: no attribute stores a bound
+            method.
     """
 
     def build(state: Mapping[str, Any]) -> WorkerSafeStandardizedDataset | None:
@@ -110,7 +110,7 @@ def augments_images(
     calls: tuple[str, ...] = (),
     held: Mapping[str, str] | None = None,
 ) -> Callable[[Class], Class]:
-    """Declare that ``self[i]`` masks x as an 8-bit image, and returns ``(t(x), y)`` with ``x, y = dataset[i]``.
+    """Declare that ``self[i]`` masks an 8-bit image of x, and returns ``(t(x), y)`` with ``x, y = dataset[i]``.
 
     ``t`` applies three steps to an x of shape (1, F, T):
 
@@ -199,7 +199,7 @@ def _pair_rows(dataset: Any) -> tuple[torch.dtype, torch.Size] | None:
 
 
 def _gives_pairs(dataset: Any) -> bool:
-    """Return whether each sample is a row (x, y) of two tensors, or an item of a list."""
+    """Return whether the samples of ``dataset`` are items of a list, or pairs (x, y) of rows of two tensors."""
     listed = dataset.data_list if type(dataset) is WorkerSafeSequenceDataset else dataset
     return type(listed) in (list, tuple) or _pair_rows(dataset) is not None
 

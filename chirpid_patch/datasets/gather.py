@@ -119,9 +119,10 @@ class GatherNode:
         return count > 1
 
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
-        """Return the inner samples from which this dataset computes its samples (x, y) at ``indices``.
+        """Return the inner datasets and indices of the samples from which the samples at ``indices`` are computed.
 
-        The result is None if the label y of a sample may differ from the label of its inner sample.
+        The result has one ``BatchPart`` for each inner dataset that contains such samples. The result is None if the
+        label y of a sample may differ from the label of its inner sample.
         """
         return None
 
@@ -188,9 +189,10 @@ class BatchedDataset(GatherNode, Dataset[Any]):
 
     @property
     def looks_up_without_user_code(self) -> bool:
-        """Return whether looking up an index runs no code of the user.
+        """Return whether looking up the index of an inner sample runs no code of the user.
 
-        If True, a loader may look up indices earlier, in another thread, or more or less often than PyTorch's loader.
+        If True, a loader may look up such indices earlier, in another thread, or more or less often than PyTorch's
+        loader.
         """
         return True
 
@@ -524,8 +526,9 @@ def is_in_memory(dataset: Any) -> bool:
 def permits_batched_reading(dataset: Any) -> bool:
     """Return whether ``dataset`` permits batched reading.
 
-    The result is True for tensors, NumPy arrays, datasets of this package, and PyTorch's datasets over tensors, arrays
-    or datasets of this package.
+    The result is True for tensors, NumPy arrays, datasets of this package and declared datasets, and for a
+    ``TensorDataset``. The result is also True for a ``Subset`` of such a dataset, and for a ``ConcatDataset`` whose
+    inner datasets are in memory.
     """
     return gather_node(dataset).reads_batches
 
@@ -533,18 +536,18 @@ def permits_batched_reading(dataset: Any) -> bool:
 def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None) -> Batch | None:
     """Read the samples at ``indices`` at once, and return the batch that ``default_collate`` makes from the samples.
 
-    The batch is a list with one tensor for each part of a sample, in new memory. The batch is equal, bit for bit, to
-    the collated single samples. If the dataset has random transforms, the batch and the samples are equal only for the
-    same ``random_key``.
+    The batch is a list with one item for each part of a sample: for samples (x, y), a tensor of all x and the collated
+    y. All tensors are in new memory. The batch is equal, bit for bit, to the collated single samples. If the dataset
+    has random transforms, the batch and the samples are equal only for the same ``random_key``.
 
-    The result is None if batched reading is not possible:
+    The result is None in each of these cases:
 
     * ``dataset`` does not permit batched reading of these samples.
     * Each sample is one row of a tensor, and not a pair (``GatherNode.samples_are_rows``).
-    * ``indices`` is empty, or ``dataset`` refuses an index. To raise the error of a refused index, the caller must read
-      single samples.
-    * The process is forked. An operation on a whole batch may need several threads, and a forked process lacks the
-      threads of its parent process.
+    * ``indices`` is empty, or an index is out of range. To raise the dataset's own error for this index, the caller
+      must read single samples.
+    * This process was forked by other code than PyTorch's loader (see ``is_forked_process``). An operation on a whole
+      batch may need several threads, and a forked process lacks the threads of its parent process.
     * A mode that observes each operation of PyTorch is active, such as ``TorchDispatchMode``.
 
     Args:
@@ -557,10 +560,10 @@ def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None)
 
 
 def gather_batch(node: GatherNode, indices: Any, random_key: RandomKey | None) -> Batch | None:
-    """Return the batch of the samples at ``indices``; None in the same cases as ``fetch_batch``.
+    """Return the batch of the samples at ``indices``, also if each sample is one row of a tensor.
 
-    In contrast to ``fetch_batch``, each sample may also be a single row of a tensor. ``node`` is the ``GatherNode`` of
-    the dataset.
+    ``node`` is the ``GatherNode`` of the dataset. In all other cases in which ``fetch_batch`` returns None, this
+    function also returns None.
     """
     if type(indices) not in SEQUENCES or not len(indices) or is_forked_process() or has_active_torch_modes():
         return None
@@ -571,7 +574,7 @@ def source_tensors_and_rows(dataset: Any, indices: Sequence[Any]) -> tuple[tuple
     """Return the tensors from which ``dataset`` reads its samples, and the row numbers of the samples at ``indices``.
 
     The result is None if an index is invalid. The result is also None if ``dataset`` is neither a ``TensorDataset`` nor
-    a ``Subset`` of a ``TensorDataset``, or if other code overrides the methods that read samples.
+    a ``Subset`` of a ``TensorDataset``, or if a subclass or other code replaces the methods that read samples.
     """
     if reads_like_class(dataset, Subset):
         mapped = look_up_indices(dataset.indices, indices)

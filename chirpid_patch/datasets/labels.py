@@ -28,13 +28,13 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
     Types, values, order and exceptions are the same as with this expression. The function is faster than the expression
     for two kinds of datasets. A dataset of PyTorch is *plain* if no code overrides the methods that read its samples.
 
-    * The samples are in a plain ``TensorDataset``, a list, or a plain ``Subset`` or ``ConcatDataset`` of such datasets.
-      For these datasets, the function does not read x.
-    * The dataset is from this package, and its inner dataset is of the first kind. For these datasets, the function
-      does not compute x.
+    * ``dataset`` is a plain ``TensorDataset``, or a plain ``Subset`` or ``ConcatDataset`` of datasets of these two
+      kinds. The function then does not read x.
+    * ``dataset`` is from this package and does not augment samples, and its inner dataset is a list or a dataset of
+      these two kinds. The function then does not compute x.
 
     The function reads all other datasets sample by sample, because ``__getitem__`` may log, count or draw random
-    numbers. Datasets that augment their samples are also read sample by sample.
+    numbers.
 
     Args:
         dataset: dataset of samples (x, y). The dataset must support ``dataset[i]``, or iteration if ``indices`` is
@@ -49,7 +49,7 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
         labels.
 
     Raises:
-        IndexError: ``dataset`` refuses an index.
+        IndexError: an index is out of range for ``dataset``.
         ValueError: the function unpacks samples (see ``unpack``), and a sample is not a pair.
         Exception: any error that reading a sample raises.
     """
@@ -131,7 +131,7 @@ def _passes_labels_on(dataset: Any) -> bool:
 def _labels(dataset: Any, indices: Sequence[Any], pairs: bool) -> list[Any] | None:
     """Return the labels of the samples at ``indices``, without reading x.
 
-    The result is None if ``dataset`` refuses an index, or if a label could differ from the label in the sample.
+    The result is None if an index is invalid, or if a label could differ from the label in the sample.
     """
     if not all(map(is_integer, indices)):
         return None

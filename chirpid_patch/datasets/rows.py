@@ -24,7 +24,10 @@ _INT = {int}
 
 
 def is_plain_cpu_tensor(value: Any) -> bool:
-    """Return whether ``value`` is a CPU tensor that is completely described by its memory, shape, strides and dtype."""
+    """Return whether ``value`` is a CPU tensor that its memory, shape, strides and dtype describe completely.
+
+    The result is False, for example, for sparse, quantized and nested tensors, and for subclasses of ``Tensor``.
+    """
     return (
         type(value) is Tensor
         and value.is_cpu
@@ -124,7 +127,7 @@ def is_lookup_table(values: Any) -> bool:
 def are_integers(indices: Any) -> bool:
     """Return whether ``indices`` is a flat list, tuple, range, array or tensor of integers.
 
-    The result is False for masks.
+    The result is False for a boolean mask.
     """
     kind = type(indices)
     if kind is np.ndarray or kind is Tensor:
@@ -146,7 +149,7 @@ def nonnegative_indices(indices: Any, length: int) -> list[int] | None:
     """Return ``indices`` as ints from 0 to ``length - 1``. The index -1, for example, becomes ``length - 1``.
 
     The result is None if an index is out of range, or if ``indices`` is not a sequence of integers but, for example, a
-    mask.
+    boolean mask.
     """
     positions = to_integer_list(indices)
     if not positions:

@@ -52,7 +52,7 @@ def fetch_sample(dataset: Any, index: Any, random_key: RandomKey | None = None) 
 def fetch_samples(
     dataset: Any, indices: Sequence[Any], random_key: RandomKey | None = None, *, own_memory: bool = True
 ) -> list[Any]:
-    """Return a list of the samples at ``indices``, which are read one by one, as by PyTorch's loader.
+    """Return the list of the samples at ``indices``, without collating the samples.
 
     Args:
         dataset: a map-style dataset.
@@ -109,9 +109,9 @@ def reads_sample_by_sample(dataset: Any) -> bool:
 
 
 def fetch_pair_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey | None) -> tuple[Tensor, Any] | None:
-    """Return the batch (X, Y) of the samples (x, y) at ``indices``, with X in new memory.
+    """Return the batch (X, Y) of the samples (x, y) at ``indices``.
 
-    The result is None if the samples cannot be read at once.
+    X is in new memory, so the caller may change X in place. The result is None if the samples cannot be read at once.
     """
     listed = type(dataset) in (list, tuple)
     batch = read_samples_of_list(dataset, indices) if listed else fetch_batch(dataset, indices, random_key)

@@ -1,4 +1,6 @@
-"""A function that copies datasets for worker processes. Later changes of a dataset do not affect its copy.
+"""A function that copies datasets for worker processes.
+
+Later assignments to attributes of a dataset do not affect its copy.
 
 The copy stores long lists of indices as arrays, which saves memory in forked workers. A forked worker shares the memory
 of the main process until one of the two processes writes to this memory. Reading a Python object from a list writes to
@@ -26,9 +28,9 @@ _SHORTEST_ARRAY = 1024
 def copy_for_workers(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
     """Return a copy of ``dataset`` for worker processes.
 
-    The function copies datasets and transforms of this package and of PyTorch at any depth, and the indices of these
-    datasets. Indices in the copy have the same types and values. The copy and ``dataset`` share all other objects, such
-    as tensors and arrays. The function calls no method of the user.
+    The function copies, at any depth, datasets of this package and of PyTorch and declared datasets in memory, with
+    their indices and their transforms of this package. Indices in the copy have the same types and values. The copy and
+    ``dataset`` share all other objects, such as tensors and arrays. The function calls no method of the user.
     """
     made = {} if _made is None else _made  # a dataset may refer to its own subsets
     if id(dataset) in made:

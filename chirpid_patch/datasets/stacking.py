@@ -24,8 +24,9 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
 
     The function reads the samples at once if both conditions are true:
 
-    * The dataset is a ``TensorDataset`` or a ``Subset`` of a ``TensorDataset``, and no code overrides the methods that
-      read samples. A dataset of this package over such a dataset is also possible, unless it has random transforms.
+    * The dataset is a ``TensorDataset``, or a ``Subset`` or ``ConcatDataset`` of such datasets, and no code overrides
+      the methods that read samples. A ``WorkerSafeArrayDataset`` also meets this condition. A dataset of this package
+      without random transforms meets the condition if its inner dataset does.
     * ``indices`` is a list, tuple, range, set, array or tensor, or a generator without side effects.
 
     Otherwise the function reads the samples one by one. Values and memory layout are the same in both cases.
@@ -41,7 +42,7 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
 
     Raises:
         RuntimeError: there are no samples, or the x of the samples differ in shape.
-        IndexError: ``dataset`` refuses an index.
+        IndexError: an index is out of range for ``dataset``.
         Exception: any error that reading a sample raises.
     """
     if isinstance(indices, EllipsisType):
@@ -70,7 +71,7 @@ def standardized_samples(
 ) -> list[tuple[Any, Any]]:
     """Return the list ``[((x - mean) / (std + eps), y) for x, y in samples]`` for the samples at ``indices``.
 
-    The x of the list are equal, bit for bit, to this expression.
+    Each x in the list is equal, bit for bit, to ``(x - mean) / (std + eps)``.
 
     The function standardises rows of tensors directly, without reading samples, if all three conditions are true:
 
@@ -147,10 +148,10 @@ def _has_fixed_rows(dataset: Any) -> bool:
 
 
 def _gather_column(dataset: Any, indices: Sequence[Any], columns: int | None = None) -> Tensor | None:
-    """Return the x of the samples at ``indices`` as one tensor, read at once.
+    """Read the samples at ``indices`` at once, and return their x as one tensor.
 
-    The result is None if single samples could have other values. ``columns`` is the number of parts that each sample
-    must have; None allows any number.
+    The result is None if reading the samples one by one could yield other values. ``columns`` is the number of parts
+    that each sample must have; None allows any number.
     """
     if not len(indices) or not _has_fixed_rows(dataset):
         return None

@@ -187,9 +187,10 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         return batch if standardize_rows(batch, xs, rows, *numbers) else None
 
     def _plain_statistics(self, xs: Tensor) -> tuple[float, float] | None:
-        """Return ``mean`` and ``std + eps`` as floats; None if floats cannot standardise rows of ``xs`` in place.
+        """Return ``mean`` and ``std + eps`` as floats.
 
-        The result is cached for each dtype and number of axes.
+        The result is None if mean or deviation is not a single number, or if standardising would change dtype or shape
+        of the samples. The result is cached for each dtype and number of axes.
         """
         ((mean, deviation), numbers), kind = self._state(), (xs.dtype, xs.ndim)
         if kind not in numbers:
@@ -202,7 +203,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
         ``batch`` must not share memory with other tensors, because the function may change ``batch`` in place.
         """
-        mean, deviation = (off_cpu.as_operand(statistic, batch) for statistic in self.operands())
+        mean, deviation = (off_cpu.as_exact_operand(statistic, batch) for statistic in self.operands())
         if not self._broadcasts(batch):
             return default_collate([(x - mean) / deviation for x in batch])
         if self._stays_in_place(batch):

@@ -39,9 +39,9 @@ class DevicePrefetcher:
         device: the device to which the batches are moved.
         lookahead: whether to request each batch before the training uses the previous batch. With early requests,
             loading overlaps with the device's work even if the training waits for the device in every step
-            (``loss.item()``). With None, batches are requested early only if an early request changes no random number.
-            Pass True only if training and loader share no random generator, and the dataset does not change within an
-            epoch.
+            (``loss.item()``). With None, the object requests batches early only if early requests provably change no
+            random number. Pass True only if training and loader share no random generator, and the dataset does not
+            change within an epoch.
 
     Raises:
         ValueError: ``device`` is a CUDA device, but CUDA is not available.
@@ -132,12 +132,12 @@ def _yields_new_memory(loader: Any) -> bool:
 
 
 def can_prefetch_without_rng_drift(loader: Any, *, in_memory: bool = False) -> bool:
-    """Return whether all random numbers stay the same if batches of ``loader`` are requested early.
+    """Return whether requesting each batch of ``loader`` one batch early provably changes no random number.
 
     The result is True only if the sampler draws no random numbers during the epoch, and worker processes read the
     samples. With ``in_memory=True``, the result can also be True if the main process reads samples from an in-memory
-    dataset, because random keys determine the random numbers of such a dataset. If the caller then requests batches
-    early, a change of the dataset within an epoch takes effect one batch later.
+    dataset, because the random numbers of such a dataset depend only on the ``RandomKey`` of each request. If the
+    caller then requests batches early, a change of the dataset within an epoch takes effect one batch later.
     """
     ours = type(loader) is BatchedDataLoader
     if not (ours or type(loader) is DataLoader) or isinstance(loader.dataset, IterableDataset):

@@ -20,7 +20,8 @@ def move_batch(batch: Any, device: str | torch.device) -> Any:
     The function moves tensors, packed sequences, and other objects that have a ``to`` method, also inside nested lists,
     tuples, named tuples, mappings and dataclasses. The function returns an object unchanged if the object is on the
     device already, or contains nothing to move. Copies from pinned memory to CUDA are non-blocking. All other copies
-    are blocking, because a non-blocking copy would be no faster or would be unsafe.
+    are blocking. A non-blocking copy from ordinary memory would be no faster, and the values of a non-blocking copy to
+    the CPU could be read too early.
 
     Args:
         batch: any object.

@@ -20,8 +20,8 @@ from chirpid_patch.transforms.spectrograms import GaussianNoise
 class MovingPlacement(Placement):
     """A ``Placement`` that moves batches from the CPU to ``device`` with a ``DevicePrefetcher``.
 
-    If an early request changes no random number, the placement requests the next batch while the training uses the
-    current batch. With such early requests, a change of the dataset within an epoch takes effect one batch later.
+    The placement requests the next batch while the training uses the current batch, unless such an early request could
+    change a random number. With early requests, a change of the dataset within an epoch takes effect one batch later.
 
     Raises:
         ValueError: ``device`` is a CUDA device, but CUDA is not available.
@@ -97,7 +97,7 @@ def create_placement(
 
 
 def _draws_exact_noise(dataset: Any) -> bool:
-    """Return whether ``dataset`` adds noise of mode ``"exact"``. The values of this noise depend on the device."""
+    """Return whether ``dataset`` applies ``GaussianNoise(mode="exact")``, whose values depend on the device."""
     node = gather_node(dataset)
     stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
     if any(isinstance(one, GaussianNoise) and one.mode == "exact" for _, one in stages):

@@ -38,11 +38,12 @@ class ResidentPlacement(Placement):
     """A ``Placement`` that copies the samples to ``device`` once, and builds the batches on the device.
 
     The placement does not change the order of the samples, the calls of the global random generators, or the
-    augmentation. Only noise of mode ``"exact"`` has other values than on the CPU, with the same distribution. Samples
-    keep their dtype on the device, so an 8-bit value takes one byte.
+    augmentation. Only the noise of ``GaussianNoise(mode="exact")`` has other values than on the CPU, with the same
+    distribution. Samples keep their dtype on the device, so an 8-bit value takes one byte.
 
-    Several loaders over the same tensors share one copy on the device. The copy is freed when the last of these loaders
-    is freed or calls ``shutdown``. Iterating over the loader never synchronises with the device.
+    Several loaders over the same tensors share one copy on the device. The copy is freed when, for each of these
+    loaders, the program has deleted the loader or called its method ``shutdown``. Iterating over the loader never
+    synchronises with the device.
 
     Assignments to attributes of the dataset or its transforms take effect at the next batch. In-place operations of
     PyTorch on tensors of the dataset also take effect at the next batch. Writes through NumPy or ``Tensor.data`` take
@@ -101,11 +102,11 @@ class ResidentPlacement(Placement):
             NotResidentError: a loader with these arguments cannot build batches on the device.
         """
         if isinstance(dataset, IterableDataset):
-            raise NotResidentError("an iterable dataset has no rows to store")
+            raise NotResidentError("samples of an iterable dataset cannot be read by index")
         if not batches:
             raise NotResidentError("automatic batching is off (batch_size=None)")
         if not is_stacking_collate(collate):
-            raise NotResidentError("a custom collate_fn needs single samples")
+            raise NotResidentError("a custom collate_fn needs the list of single samples")
         self._hold(sample_source_tensors(dataset))
 
     def _hold(self, tensors: Iterable[Tensor]) -> None:

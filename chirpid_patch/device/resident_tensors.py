@@ -17,7 +17,7 @@ _COMPARED_EVERY = 4096
 
 
 class NotResidentError(ValueError):
-    """The samples cannot be stored on a device. The message is the reason, as part of a sentence."""
+    """The samples cannot be stored on a device. The message is the reason, and can follow the word "because"."""
 
 
 class DeviceTensorCopy:

@@ -70,7 +70,7 @@ def sample_source_tensors(dataset: Any) -> list[Tensor]:
         return [node.x, node.y]
     if joint is None and not any(_reads_as(node, kind) for kind in _DATASETS_OVER_OTHERS):
         own = f"{_name(node)} reads samples with its own code"
-        what = "the samples are a list" if isinstance(node, list | tuple) else own
+        what = "the samples are the items of a list" if isinstance(node, list | tuple) else own
         raise NotResidentError(f"{what}: only rows of tensors and arrays can be stored on a device")
     stages = node._stages() if isinstance(node, WorkerSafeAugmentedDataset) and node.training else []
     for _, one in stages:

@@ -18,17 +18,18 @@ class RankEpochs:
     Pass this object to ``BatchedDataLoader`` as ``epochs``.
 
     The number of the epoch is the attribute ``epoch`` of the loader's ``torch.utils.data.DistributedSampler``. The
-    number increases when the loop requests the second batch of an epoch. So ``next(iter(loader))`` on a single rank
-    does not count as an epoch, and all ranks keep the same number. Between epochs, ``sampler.epoch`` is the number of
-    the next epoch. To resume a training, a program only has to call ``sampler.set_epoch``.
+    number increases when the loop requests the second batch of an epoch. So if only one of the ranks calls
+    ``next(iter(loader))``, this call does not count as an epoch, and all ranks keep the same number. Between epochs,
+    ``sampler.epoch`` is the number of the next epoch. To resume a training, a program only has to call
+    ``sampler.set_epoch``.
 
     Seed and epoch determine the order of the samples. Seed, epoch and rank determine the augmentation and the seeds of
     the workers, so different ranks have different random numbers. Order, augmentation and seeds do not depend on the
     global generators.
 
     With ``persistent_workers``, the global generators in workers continue from epoch to epoch, as in PyTorch. In a
-    resumed run, the global generators in workers start from the beginning, so datasets that use these generators get
-    the same random numbers again. The augmentation of this package does not use the global generators.
+    resumed run, the workers seed their global generators again. A dataset that uses these generators then gets the
+    random numbers of the first epoch again. The augmentation of this package does not use the global generators.
 
     Args:
         seed: seed that all ranks share.

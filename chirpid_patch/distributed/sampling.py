@@ -29,10 +29,10 @@ class RankShare:
 def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
     """Return the rank of this process and the number of ranks.
 
-    If an argument is missing, ``torch.distributed`` or the environment variables of torchrun report the value. If
-    ``world_size`` is equal to the reported number of ranks, but ``rank`` is not the reported rank, the function warns
-    and returns the reported rank. So if every process passes ``rank=0`` by mistake, the processes still train on
-    different samples.
+    The *reported* values are those of ``torch.distributed`` or of the environment variables that torchrun sets. A
+    missing argument has the reported value. If ``world_size`` is equal to the reported number of ranks, but ``rank`` is
+    not the reported rank, the function warns and returns the reported rank. So if every process passes ``rank=0`` by
+    mistake, the processes still train on different samples.
 
     Args:
         rank: rank of this process, counted from 0; None: the reported rank.
@@ -41,8 +41,8 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
 
     Raises:
         TypeError: an argument is not an integer.
-        ValueError: ``world_size`` is negative, or ``rank`` is out of range. The error also occurs if ``world_size`` is
-            above 1 and not the reported number, and ``rank`` is missing.
+        ValueError: ``world_size`` is negative. If ``world_size`` is above 1 and not the reported number, the error also
+            occurs for a ``rank`` that is missing or out of range.
     """
     for name, given in (("rank", rank), ("world_size", world_size)):
         if given is not None and not isinstance(given, Integral):

@@ -38,8 +38,8 @@ def handle_oom_errors(
     """Return settings that need less memory, for another attempt after memory ran out.
 
     The function halves the batch size and doubles the number of accumulation steps, so that each optimiser step uses
-    the same number of samples. If no suitable batch size divides this number, the number changes slightly. The function
-    also halves the number of workers, and switches persistent workers off.
+    the same number of samples. If no batch size between a quarter and a half of ``batch_size`` divides this number, the
+    number changes slightly. The function also halves the number of workers, and switches persistent workers off.
 
     The batch size affects the memory of the device. Workers affect only the memory of the CPU. If the batch size is
     already 1, reduce the memory of the model (``torch.utils.checkpoint``, ``setup_mixed_precision``).
@@ -92,7 +92,8 @@ def _batch_size(loader: Any) -> int:
 def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
     """Return a batch size of about half of ``batch_size``, and a new number of accumulation steps.
 
-    The product of both numbers is ``batch_size * steps``, or close to this product if no batch size divides it.
+    The product of both numbers is ``batch_size * steps``. If no batch size between a quarter and a half of
+    ``batch_size`` divides this product, the product changes slightly.
     """
     samples = batch_size * steps
     if batch_size == 1:
@@ -116,7 +117,7 @@ def advise_persistent_workers(times: Times, workers: int, batches: int) -> Setti
     part = start / (start + batches * load) if start > 0 else 0.0
     if part < NOTICEABLE:
         return None
-    why = f"starting the workers takes {start:.2f} s in every epoch, {100 * part:.0f} % of its loading time"
+    why = f"starting the workers takes {start:.2f} s in every epoch, {100 * part:.0f} % of the epoch's loading time"
     return SettingAdvice(
         "persistent_workers", False, True, f"{why}; persistent workers change the random numbers of later epochs"
     )

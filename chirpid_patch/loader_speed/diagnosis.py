@@ -20,7 +20,7 @@ from chirpid_patch.loading.limits import TORCH_PREFETCH, count_prefetched_batche
 from chirpid_patch.loading.loader import BatchedDataLoader
 from chirpid_patch.loading.worker_start import why_workers_cannot_start
 from chirpid_patch.machine.accelerator import pinning_device
-from chirpid_patch.speed_comparison import is_worth, order_of_round
+from chirpid_patch.speed_comparison import costly_is_faster, order_of_round
 from chirpid_patch.thresholds import NOTICEABLE, TIED_FOR_ADVICE
 from chirpid_patch.torch_private import DataLoader
 
@@ -52,7 +52,9 @@ class LoaderDiagnosis:
             f"{1e3 * times['mean_batch_time']:.2f} ms a batch, {times['samples_per_second']:.0f} samples/s, "
             f"over {times['num_batches']} batches; the first batch arrived after {times['first_batch_time']:.2f} s"
         )
-        return "\n".join((summary, *(map(str, self.findings or ["no setting to change was found"])), *self.notes))
+        return "\n".join(
+            (summary, *(map(str, self.findings or ["the measurements suggest no change of the settings"])), *self.notes)
+        )
 
 
 def diagnose_dataloader_speed(
@@ -65,23 +67,24 @@ def diagnose_dataloader_speed(
 ) -> LoaderDiagnosis:
     """Measure how fast a loader is, and find settings that make the loader faster.
 
-    The function measures how long a loop waits for each batch after the first batch. Then the function tries other
-    numbers of workers, and batched reading, with copies of the loader. The measurements of each copy alternate with
-    measurements of a copy that has the current settings. The function reports only settings that were faster, or as
-    fast with fewer processes. If worker processes would run the main script again, the function starts no workers. This
-    happens with the start methods ``spawn`` and ``forkserver`` if the script has no ``if __name__ == "__main__":``.
+    The function measures how long a loop waits for each batch after the first batch. Then the function measures copies
+    of the loader with other numbers of workers, and with batched reading. The function measures each copy in turns with
+    a copy that has the current settings. The function reports only settings that were faster, or as fast with fewer
+    processes. If worker processes would run the main script again, the function starts no workers. This happens with
+    the start methods ``spawn`` and ``forkserver`` if the script has no ``if __name__ == "__main__":``.
 
     The function does not change a PyTorch ``DataLoader``, its random generators or its samplers. Counters and open
-    files of the dataset may change. If ``dataloader`` is not a ``DataLoader``, the function only measures, and iterates
-    over ``dataloader`` itself.
+    files of the dataset may change. If ``dataloader`` is not a ``DataLoader``, the function measures ``dataloader``
+    itself, and tries no other settings.
 
     Args:
         dataloader: the loader, or an object whose attribute ``loader`` is the loader, such as a ``DevicePrefetcher``.
-        num_batches: number of waits to measure.
+        num_batches: number of batches for which to measure the wait.
         seconds: approximate number of seconds for all trials of other settings. With too few seconds, the function
             omits trials, or measures fewer batches.
-        step_seconds: seconds of a training step without loading; None: unknown. If the training would wait for batches
-            for at most 5 % of its time, the function tries no other loading modes.
+        step_seconds: seconds of a training step without loading; None: unknown. With this number, the function
+            estimates the share of the training time in which the training waits for batches. If this share is at most
+            5 %, the function tries no other loading modes.
         verbose: whether to print the result.
 
     Returns:
@@ -154,13 +157,15 @@ class _Diagnosis:
         now = worker_processes(self._loader)
         best, ratio = self._find_worker_count(now)
         found = (
-            [] if best == now else [SettingAdvice("num_workers", now, best, f"loading was {ratio:.2f} times as fast")]
+            []
+            if best == now
+            else [SettingAdvice("num_workers", now, best, f"loading was {ratio:.2f} times as fast as now")]
         )
         if not isinstance(self._loader, BatchedDataLoader):
             at_once = self._speed_ratio(None)
-            if is_worth(ratio, at_once, TIED_FOR_ADVICE):
+            if costly_is_faster(ratio, at_once, TIED_FOR_ADVICE):
                 kind, suggested = type(self._loader).__name__, "OptimalDataLoaderFactory.create_training_loader"
-                why = f"batched reading was {at_once:.2f} times as fast"
+                why = f"batched reading was {at_once:.2f} times as fast as the current loader"
                 found.append(SettingAdvice("loader", kind, suggested, why))
         return found
 
@@ -168,18 +173,19 @@ class _Diagnosis:
         """Return the best number of workers, and its speed as a multiple of the current speed.
 
         ``now`` is the current number. If loading without workers is as fast as with ``now`` workers, the best number is
-        0. Otherwise, the best number is the largest number that is clearly faster than all smaller numbers. If no
-        number is faster than ``now``, the best number is half of ``now`` if half is as fast, else ``now``.
+        0. Otherwise, the method tries larger numbers as long as each number is clearly faster than the number before,
+        and the best number is the last of these numbers. If no larger number is clearly faster than ``now``, the method
+        tries half of ``now``. If half is as fast as ``now``, the best number is half of ``now``, else ``now``.
         """
-        if now and not is_worth(alone := self._speed_ratio(0), 1.0):
+        if now and not costly_is_faster(alone := self._speed_ratio(0), 1.0):
             return 0, alone
         best, ratio = now, 1.0
         for count in self._larger_counts(now):
             faster = self._speed_ratio(count)
-            if not is_worth(ratio, faster, TIED_FOR_ADVICE):
+            if not costly_is_faster(ratio, faster, TIED_FOR_ADVICE):
                 break
             best, ratio = count, faster
-        if best == now and now >= 2 and not is_worth(half := self._speed_ratio(now // 2), 1.0):
+        if best == now and now >= 2 and not costly_is_faster(half := self._speed_ratio(now // 2), 1.0):
             return now // 2, half
         return best, ratio
 
@@ -234,9 +240,9 @@ class _Diagnosis:
 
 
 def _measurable(loader: DataLoader[Any], batches: int) -> int:
-    """Return how many waits of ``loader`` can be measured, at most ``batches``.
+    """Return for how many batches of ``loader`` the wait can be measured, at most ``batches``.
 
-    The waits for batches that workers load before the first batch arrives cannot be measured.
+    If workers load a batch before the first batch arrives, the wait for this batch cannot be measured.
     """
     length = loader_length(loader)
     if not worker_processes(loader) or length is None:

@@ -1,8 +1,8 @@
 """Functions that measure how long a training loop waits for a loader, and how many samples a loader loads per second.
 
-``tune=True`` and ``chirp-migrate tune`` measure loading modes with ``measure_loading_rate``, which reads batches from
-an endless sampler. ``diagnose_dataloader_speed`` and ``DataLoaderPerformanceMonitor`` measure the epochs of given
-loaders with ``measure_batch_waits``.
+``tune=True`` and ``chirp-migrate tune`` measure loading modes with ``measure_loading_rate``, which builds loaders with
+an ``EndlessSampler``. ``diagnose_dataloader_speed`` and ``DataLoaderPerformanceMonitor`` measure loaders of the caller,
+or copies of these loaders, with ``measure_batch_waits``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def measure_batch_waits(
 ) -> tuple[Times, list[float]]:
     """Measure how long a loop waits for each batch of a loader, or of any iterable of batches.
 
-    ``DataLoaderPerformanceMonitor.time_batch_loading`` documents the method and the results.
+    The docstring of ``DataLoaderPerformanceMonitor.time_batch_loading`` describes the measurement and the results.
 
     Args:
         loader: as for ``time_batch_loading``.
@@ -97,9 +97,9 @@ def measure_batch_waits(
 
 
 def _measure_waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable[[], object] | None) -> list[_Wait]:
-    """Return up to ``most`` waits of one loader pass.
+    """Return the waits for the first batches of a loader pass, for at most ``most`` batches.
 
-    The first wait includes the construction of the iterator.
+    The wait for the first batch includes the construction of the iterator.
     """
     restarts = worker_processes(loader) > 0 and not getattr(loader, "persistent_workers", False)
     begun = time.perf_counter()
@@ -138,11 +138,12 @@ class LoadingRate:
     lost_workers: bool
 
 
-class EndlessIndices(Sampler[Any]):
+class EndlessSampler(Sampler[Any]):
     """A sampler without end, for measurements.
 
-    The sampler yields random indices from its own generator. If ``options`` contains a sampler, the indices are random
-    choices from the first indices of this sampler.
+    The sampler yields random indices from its own generator. If ``options`` contains a sampler or batch sampler, this
+    class reads the indices of the first ``_MOST_GIVEN`` batches from a copy of that sampler. The class then yields
+    random choices from these batches. With ``batch_size=None``, the same applies to single indices.
 
     Args:
         sample_count: number of samples of the dataset, at least 1.
@@ -187,7 +188,7 @@ class EndlessIndices(Sampler[Any]):
 
 def measure_loading_rate(
     dataset: Any,
-    indices: EndlessIndices,
+    sampler: EndlessSampler,
     options: Mapping[str, Any],
     *,
     num_workers: int,
@@ -203,14 +204,14 @@ def measure_loading_rate(
 
     Args:
         dataset: a map-style dataset with at least one sample.
-        indices: the sampler of the loader.
-        options: arguments of ``DataLoader``, by name. The arguments in ``_MEASURED_OPTIONS`` have an effect.
+        sampler: the sampler of the loader.
+        options: arguments of ``DataLoader``, by name. The function uses only the arguments in ``_MEASURED_OPTIONS``.
         num_workers: number of worker processes.
         prefetch_threads: number of threads that load batches in advance.
         seconds: duration of the measurement in seconds, without the start of the loader.
         until: latest end of the measurement, as a value of ``time.perf_counter``.
         step: function that is called with each batch and imitates a training step; None: no function.
-        is_batched: whether to measure the loader of this package. False measures PyTorch's loader.
+        is_batched: whether to measure a ``BatchedDataLoader``. False measures PyTorch's ``DataLoader``.
 
     Raises:
         Exception: any error that building or reading the loader raises.
@@ -231,7 +232,7 @@ def measure_loading_rate(
         arguments |= {"num_workers": prefetch_threads, "prefetch_factor": 1, "in_process": True, "thread_safe": True}
     use = step or (lambda batch: None)
     begun = time.perf_counter()
-    loader = make(dataset, **arguments, **indices.sampling())
+    loader = make(dataset, **arguments, **sampler.sampling())
     try:
         batches = iter(loader)
         use(next(batches))
@@ -250,13 +251,13 @@ def measure_loading_rate(
                 break
         share = min((time.thread_time() - cpu) / passed, 1.0)
         lost = bool(getattr(loader, "lost_workers", False))
-        return LoadingRate(first, count, passed, count * indices.per_draw / passed, share, lost)
+        return LoadingRate(first, count, passed, count * sampler.per_draw / passed, share, lost)
     finally:
         shut_down_workers(loader)
 
 
 def shut_down_workers(loader: Any) -> None:
-    """End the persistent workers of ``loader`` at once, before the loader is garbage-collected."""
+    """End the persistent workers of ``loader`` now, and not only when the loader is garbage-collected."""
     if callable(getattr(loader, "shutdown", None)):
         loader.shutdown()
     else:

@@ -68,7 +68,7 @@ def _is_off(value: Any) -> bool:
 
 
 def _describe(value: Any, depth: int) -> Any:
-    """Return the properties of ``value`` that affect how long loading takes, as values for JSON.
+    """Return the properties of ``value`` that affect how long loading takes, as values that JSON can store.
 
     The result contains attributes and items down to ``depth`` levels.
     """

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from chirpid_patch.loader_speed.measure import EndlessIndices, measure_loading_rate
+from chirpid_patch.loader_speed.measure import EndlessSampler, measure_loading_rate
 from chirpid_patch.loading.limits import MOST_THREADS, MOST_WORKERS, describe_loading_mode
 from chirpid_patch.loading.samplers import batches_to_request_early
 from chirpid_patch.loading.worker_start import why_workers_cannot_start
 from chirpid_patch.machine.cpus import cpus_per_rank
 from chirpid_patch.randomness.random_states import restore_generators_after
-from chirpid_patch.speed_comparison import compare_speeds, is_worth
+from chirpid_patch.speed_comparison import compare_speeds, costly_is_faster
 from chirpid_patch.thresholds import WAITING
 from chirpid_patch.torch_private import DataLoader
 
@@ -90,14 +90,17 @@ def choose_loading_mode(
     """Try several loading modes of ``dataset``, and return the first mode that is as fast as the fastest mode.
 
     The search first tries loading in this process without threads. Then the search tries increasing numbers of threads
-    and of worker processes. If starting worker processes is not safe, or would take much of the time, the search omits
-    worker processes. The trials read random samples, or samples that the caller's sampler yields. The search restores
-    the state of every random generator.
+    and of worker processes. If the sampler may draw random numbers during the epoch, the search tries only the number
+    ``most_workers`` of worker processes. If worker processes cannot be started safely, or the time that is left is too
+    short to start a worker process, the search omits worker processes.
+
+    The trials read random samples, or samples that the caller's sampler yields. The search restores the state of every
+    random generator.
 
     Args:
         dataset: a map-style dataset with at least one sample.
         options: arguments of ``DataLoader``, by name, such as ``batch_size`` and ``collate_fn``.
-        threads_allowed: whether several threads may read the dataset at once.
+        threads_allowed: whether several threads may read the dataset at the same time.
         most_workers: largest number of worker processes to try. None: 8 if loading mostly waits for a disk or
             network, else the number of CPUs per rank, but at most 8.
         seconds: approximate duration of the search in seconds.
@@ -137,8 +140,8 @@ class _Search:
         self, dataset: Any, options: Mapping[str, Any], seconds: float, step: Callable[[Any], object] | None
     ) -> None:
         self._until = time.perf_counter() + seconds
-        indices = EndlessIndices(len(dataset), options)
-        self._rate = partial(measure_loading_rate, dataset, indices, options, until=self._until, step=step)
+        sampler = EndlessSampler(len(dataset), options)
+        self._rate = partial(measure_loading_rate, dataset, sampler, options, until=self._until, step=step)
         #: All loading modes that were measured. The first mode has no workers and no threads.
         self.trials: list[LoadingTrial] = []
         #: Whether loading leaves the CPU idle, because loading waits for a disk or network.
@@ -163,7 +166,7 @@ class _Search:
             self.trials.append(trial(error=f"{type(error).__name__}: {error}"))
             return 0.0
         if rate.lost_workers:
-            self.trials.append(trial(error="worker processes could not be used"))
+            self.trials.append(trial(error="a worker process could not be started, or died"))
             return 0.0
         if not self.trials:
             self.waits = rate.cpu_share < WAITING
@@ -183,12 +186,12 @@ class _Search:
         count = min(most, 8 if self.waits else 2)
         while 0 < count <= most and self.left() >= seconds:
             speed = self.measure(**{"num_workers": 0, "prefetch_threads": 0, what: count}, seconds=seconds)
-            if not is_worth(before, speed):
+            if not costly_is_faster(before, speed):
                 return
             before, count = speed, count * 2
 
 
 def _can_request_early(dataset: Any, options: Mapping[str, Any]) -> bool:
-    """Return whether the sampler can yield indices early without changing any random number of the training."""
+    """Return whether the sampler can yield indices before the loop needs them, without changing any random number."""
     sampling = {name: options[name] for name in _SAMPLING if name in options}
     return batches_to_request_early(DataLoader(dataset, **sampling)) > 0

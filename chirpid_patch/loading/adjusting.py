@@ -19,7 +19,7 @@ from chirpid_patch import thresholds
 from chirpid_patch.loading.batch_timer import BatchTimer, TimedBatches
 from chirpid_patch.loading.limits import MOST_THREADS
 from chirpid_patch.machine.cpus import cpus_per_rank
-from chirpid_patch.speed_comparison import is_worth
+from chirpid_patch.speed_comparison import costly_is_faster
 
 #: Number of batches at the start of a training loop that are not measured, because the first steps are slower.
 _IGNORED_BATCHES = 2
@@ -81,7 +81,7 @@ class LoadingController:
 
     def __init__(self, threads: int | None, *, may_wait: bool = False) -> None:
         #: The number of threads that load batches in advance, and the reason for this number.
-        self.threads, self.why = (0, "no batch measured yet") if threads is None else (threads, "given")
+        self.threads, self.why = (0, "no batch has been measured yet") if threads is None else (threads, "given")
         #: Seconds that a thread waits before it loads a requested batch.
         self.pause = 0.0
         #: The object that chooses the number of worker processes; None if the number is fixed.
@@ -202,7 +202,7 @@ class LoadingController:
             self._switch(self._candidate if threads == 0 else 0)
             return
         ratio = median(ahead) / median(alone)
-        self.threads = self._candidate if is_worth(ratio, 1.0, thresholds.TIED_IN_TRAINING) else 0
+        self.threads = self._candidate if costly_is_faster(ratio, 1.0, thresholds.TIED_IN_TRAINING) else 0
         measured = f"the time from batch to batch is {ratio:.2f} times as long as without threads"
         self.why = f"measured with prefetch_threads={self._candidate}: {measured}"
         self._is_decided = True
@@ -220,7 +220,11 @@ class LoadingController:
         return watched
 
     def next_workers(self) -> int | None:
-        """Return the number of workers for the next epoch; None if the number is fixed, or another epoch is running."""
+        """Return the number of workers for the next epoch; None if there is no decision.
+
+        There is no decision if the number is fixed, if no epoch has ended since the last decision, or while another
+        epoch is running.
+        """
         self._running = [ref for ref in self._running if (batches := ref()) is not None and not batches.over]
         load = self._load
         if load is None or self._running or self.worker_count is None:
@@ -308,20 +312,25 @@ class WorkerCountChooser:
             before, batch_s = self._trial
             self._trial = None
             ratio = load.batch_s / batch_s  # the speed before / the speed now
-            if not is_worth(ratio, 1.0) if self.workers > before else is_worth(1.0, ratio):
+            if not costly_is_faster(ratio, 1.0) if self.workers > before else costly_is_faster(1.0, ratio):
                 self._refused.add(self.workers)
                 self.why = (
-                    f"back to {before} workers: with {self.workers} workers, a batch took {ratio:.2f} times as long"
+                    f"back to {before} workers: with {self.workers} workers, a batch took {ratio:.2f} times as long as "
+                    "before"
                 )
                 self.workers = before
                 return before
         waited = load.share_waited
         self._idle = self._idle + 1 if waited < thresholds.LOWER_WORKERS_BELOW else 0
         if waited > thresholds.RAISE_WORKERS_ABOVE:
-            self._try(min(max(2 * self.workers, 2), self.most), load, f"the training waited {waited:.0%} of an epoch")
+            self._try(
+                min(max(2 * self.workers, 2), self.most),
+                load,
+                f"the training waited {waited:.0%} of an epoch for batches",
+            )
         elif self._idle >= thresholds.LOWER_WORKERS_AFTER:
             self._idle = 0
-            self._try(self.workers // 2, load, f"the training waited only {waited:.1%} of an epoch")
+            self._try(self.workers // 2, load, f"the training waited only {waited:.1%} of an epoch for batches")
         return self.workers
 
     def _try(self, workers: int, load: EpochWaits, reason: str) -> None:

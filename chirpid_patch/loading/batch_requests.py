@@ -55,7 +55,7 @@ class EpochRequests:
         drops_last: whether the sampler omits an incomplete batch. If True and the epoch has no batches, ``draw`` logs a
             warning.
         skipped: number of batches at the start of the epoch that get no request, because the training used these
-            batches before it was restarted.
+            batches before the restart from a saved state.
     """
 
     def __init__(

@@ -79,7 +79,7 @@ class BatchTimer:
             self._paused = None
 
     def restart(self) -> None:
-        """Forget the last request and the last arrival, because an epoch begins or ends."""
+        """Forget the last request and the last arrival. Call this method when an epoch begins or ends."""
         self._requested = self._arrived = self._paused = None
 
 
@@ -134,14 +134,14 @@ def log_or_print(message: str) -> None:
         print(f"{logger.name}: {message}", file=sys.stderr)
 
 
-def log_waits(epoch: TimedBatches) -> None:
-    """Log or print how long the training waited for the batches of an epoch."""
-    if not epoch.waits:
+def log_waits(batches: TimedBatches) -> None:
+    """Log or print how long the training waited for ``batches``, the batches of an epoch."""
+    if not batches.waits:
         log_or_print("the epoch had no batches")
         return
-    waits = np.array(epoch.waits)
-    elapsed = waits.sum() + sum(epoch.steps)
+    waits = np.array(batches.waits)
+    elapsed = waits.sum() + sum(batches.steps)
     log_or_print(
-        f"epoch of {len(waits)} batches, {sum(epoch.samples)} samples: data wait mean {waits.mean() * 1e3:.2f} ms, "
-        f"p99 {np.percentile(waits, 99) * 1e3:.2f} ms, {100 * waits.sum() / elapsed:.0f} % of {elapsed:.2f} s"
+        f"epoch of {len(waits)} batches, {sum(batches.samples)} samples: data wait mean {waits.mean() * 1e3:.2f} ms, "
+        f"p99 {np.percentile(waits, 99) * 1e3:.2f} ms, sum {100 * waits.sum() / elapsed:.0f} % of {elapsed:.2f} s"
     )

@@ -30,10 +30,11 @@ class NotSendableError(RuntimeError):
     """An object of ``__main__`` cannot be pickled for worker processes, neither by name nor by value."""
 
 
-def make_parts_sendable(parts: LoaderParts) -> LoaderParts:
-    """Return ``parts`` in a form that can be pickled for worker processes, even if a notebook defines its classes.
+def make_picklable_for_workers(parts: LoaderParts) -> LoaderParts:
+    """Return a copy of ``parts`` that can be pickled for worker processes, even if a notebook defines some classes.
 
-    Outside a notebook, the function returns ``parts`` unchanged. In a notebook, the dataset, the collate function and
+    ``parts`` is a ``DataLoader`` with the attributes of the user's loader. Outside a notebook, and with the start
+    method ``fork``, the function returns ``parts`` unchanged. In a notebook, the dataset, the collate function and
     ``worker_init_fn`` are pickled together when a worker starts. So an object that two of these three share stays a
     single object in the worker.
     """

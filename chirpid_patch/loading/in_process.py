@@ -49,7 +49,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     operations in the same order. The iterator does all other work later, when a batch needs this work.
 
     Args:
-        parts: attributes of the loader.
+        parts: a ``DataLoader`` with the attributes of the user's loader (see ``loader_parts.LoaderParts``).
         epoch: function that begins an epoch (see ``BeginEpoch``).
         ahead: number of requests to draw from the sampler in advance, as a loader with workers does. 0: each request is
             drawn when its batch is needed. If threads load batches in advance, the iterator draws requests earlier,
@@ -173,7 +173,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             queue.append(self._undelivered[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
-        """Return whether the undelivered request at ``position`` has been drawn from the sampler.
+        """Return whether the request at ``position`` among the undelivered requests has been drawn from the sampler.
 
         If the request is not drawn yet, draw requests up to ``position``, provided that the random numbers stay the
         same.

@@ -20,7 +20,7 @@ from chirpid_patch.loading.adjusting import LoadingController, WorkerCountChoose
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import EpochRequests, SharedRequestSettings
 from chirpid_patch.loading.batch_timer import TimedBatches, log_waits
-from chirpid_patch.loading.by_value import make_parts_sendable
+from chirpid_patch.loading.by_value import make_picklable_for_workers
 from chirpid_patch.loading.in_process import BeginEpoch, EpochReaders, InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
 from chirpid_patch.loading.loader_parts import LoaderParts, copy_loader_attributes
@@ -99,8 +99,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     The loader accepts every argument of ``torch.utils.data.DataLoader``. Batches, order, errors and states of the
     global random generators are the same as with PyTorch's class. ``docs/loader.md`` lists the exceptions. The loader
-    reads whole batches from datasets of this package, and from PyTorch's datasets over tensors. PyTorch's own code
-    reads all other datasets.
+    reads whole batches from a dataset for which ``permits_batched_reading`` returns True, such as a ``TensorDataset``.
+    PyTorch's own code reads all other datasets.
 
     Five numbers determine the augmentation of a sample in a dataset of this package: base seed, epoch, rank, index of
     the sample, and the number of earlier occurrences of this index in the epoch. So the augmentation is the same for
@@ -118,8 +118,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
             own code starts the workers of such a dataset anyway.
         prefetch_threads: number of threads that load batches in advance if there are no workers. None: the loader
             measures during the training whether threads help (see ``loading.adjusting``). The batches are the same with
-            any number of threads. With ``thread_safe=False``, threads only read in-memory datasets with default
-            collation.
+            any number of threads. With ``thread_safe=False``, the loader uses threads only for in-memory datasets with
+            default collation.
         thread_safe: True declares that several threads may use the dataset and ``collate_fn`` at the same time, and
             that neither uses a global random generator.
         keep_workers: whether the worker processes stay alive from epoch to epoch. Unlike with ``persistent_workers``,
@@ -313,7 +313,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         progress = self._progress
         is_own, progress.is_own = progress.is_own, False
         if not is_own and self._iterates_as_pytorch():
-            return DataLoader._get_iterator(make_parts_sendable(self) if self.num_workers else self)
+            return DataLoader._get_iterator(make_picklable_for_workers(self) if self.num_workers else self)
         if self.num_workers and self._pytorch_refuses_workers():
             return super()._get_iterator()  # raises PyTorch's error for invalid worker settings
         seed, progress.kept_seed = progress.kept_seed, None
@@ -377,8 +377,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _epoch_in_process(self, parts: LoaderParts) -> BeginEpoch:
         """Return the function that ``InProcessIterator`` calls to begin an epoch.
 
-        The function refers to ``parts``, the attributes of this loader, and not to the loader itself. So the threads
-        end when the program deletes its last reference to the loader.
+        The function refers to ``parts``, a copy with the attributes of this loader, and not to the loader itself. So
+        the threads end when the program deletes its last reference to the loader.
         """
         progress, is_sent = self._progress, self.num_workers > 0
         number, skipped = progress.begun - 1, progress.skipped
@@ -440,7 +440,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return EpochRequests(seed, number, kind, self._draws_repeatedly, self.drop_last, skipped)
 
     def _request_kind(self, nodes: list[GatherNode]) -> SharedRequestSettings:
-        """Return the properties that all requests of an epoch share, and append the ``GatherNode`` to ``nodes``."""
+        """Return the properties that all requests of an epoch share, and append the dataset's node to ``nodes``."""
         batches, node = self.batch_sampler is not None, gather_node(self.dataset)
         nodes.append(node)
         keyed = batches and node.keyed
@@ -548,7 +548,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
             self._epochs.set_next_epoch(self, progress.begun)
 
     def _counters(self) -> dict[str, Any]:
-        """Return the state of a loader between two epochs."""
+        """Return the part of ``state_dict`` that does not describe a running epoch."""
         return {"epochs_begun": self._progress.begun, "base_seed": self._seed_in_use()}
 
     def _seed_in_use(self) -> int | None:

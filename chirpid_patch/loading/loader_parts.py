@@ -20,10 +20,10 @@ def copy_loader_attributes(loader: DataLoader[Any], **changed: Any) -> LoaderPar
     return parts
 
 
-def replace_random_parts(parts: LoaderParts, seed: int) -> LoaderParts:
-    """Return ``parts`` with an empty sampler and a new generator that is seeded with ``seed``.
+def replace_sampler_and_generator(parts: LoaderParts, seed: int) -> LoaderParts:
+    """Return a copy of ``parts`` with an empty sampler and a new generator that is seeded with ``seed``.
 
-    An iterator over the result changes neither the sampler nor the generator of the loader.
+    So an iterator over this copy changes neither the sampler nor the generator of the user's loader.
     """
     generator = torch.Generator()
     generator.manual_seed(seed)

@@ -45,7 +45,7 @@ def _iteration() -> tuple[Any, ...]:
         return ()
 
 
-def find_replaced_loader() -> Callable[..., Any] | None:
+def find_loader_replacement() -> Callable[..., Any] | None:
     """Return the object that has replaced PyTorch's ``DataLoader`` in this program; None without a replacement."""
     return None if _IMPORTED is DataLoader else _IMPORTED
 

@@ -28,7 +28,10 @@ class Placement:
         """Prepare for an epoch in which this process reads ``dataset``."""
 
     def reader(self, loader: Any) -> BatchReader | None:
-        """Return the object that reads the batches of ``loader``. If None, the loader reads its batches on the CPU."""
+        """Return the object that reads the batches of ``loader``.
+
+        The result is None if the loader must read its batches on the CPU.
+        """
         return None
 
     def deliver(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:

@@ -204,7 +204,7 @@ class PrefetchQueue:
     def _state(self) -> object:
         """Return the state of a dataset in memory, to detect changes.
 
-        For other datasets, the result is None, because the samples of other datasets are read only once.
+        For other datasets, the result is None, because reading a sample again could have side effects.
         """
         dataset = self._reader.dataset
         return state_fingerprint(dataset) if is_in_memory(dataset) else None

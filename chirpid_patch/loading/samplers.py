@@ -1,4 +1,4 @@
-"""Functions that check whether a sampler may yield indices early, and that copy samplers."""
+"""Functions that copy samplers, and that check whether indices may be requested before they are needed."""
 
 from __future__ import annotations
 
@@ -19,10 +19,11 @@ from torch.utils.data import (
 
 
 def batches_to_request_early(loader: Any) -> int:
-    """Return how many batches of indices the sampler can yield early without changing any random number.
+    """Return how many batches of indices can be requested early, without changing any random number.
 
-    The result is 0 for samplers that PyTorch does not define. If a sampler draws random numbers during the epoch from a
-    generator of the caller, the result is also 0.
+    *Early* means that the loader requests the indices from the sampler before the loop needs the batch. The result is 0
+    for samplers that PyTorch does not define. If a sampler draws random numbers during the epoch from a generator of
+    the caller, the result is also 0.
     """
     if not uses_only_torch_generator(loader):
         return 0
@@ -50,7 +51,10 @@ _DRAWING_AT_ONCE = (SequentialSampler, RandomSampler, SubsetRandomSampler, Weigh
 
 
 def copy_sampler(sampler: Any) -> Any:
-    """Return a copy of a sampler and its inner samplers. Using the copy does not affect the original."""
+    """Return a copy of a sampler and its inner samplers.
+
+    The copy shares the random generators of the original. Otherwise, using the copy does not affect the original.
+    """
     duplicate = copy.copy(sampler)
     for name, part in getattr(duplicate, "__dict__", {}).items():
         if isinstance(part, Sampler):

@@ -23,8 +23,8 @@ from chirpid_patch.datasets.samples import Collate
 from chirpid_patch.datasets.sent_copy import copy_for_workers
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest, EpochRequests
-from chirpid_patch.loading.by_value import NotSendableError, make_parts_sendable
-from chirpid_patch.loading.loader_parts import LoaderParts, copy_loader_attributes, replace_random_parts
+from chirpid_patch.loading.by_value import NotSendableError, make_picklable_for_workers
+from chirpid_patch.loading.loader_parts import LoaderParts, copy_loader_attributes, replace_sampler_and_generator
 from chirpid_patch.loading.pinning import PinnableBatch, PinnableCollate
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.randomness.seeding import worker_init_fn
@@ -104,7 +104,7 @@ def _return_unchanged(batch: Any) -> Any:
 
 
 def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
-    """Return the attributes of ``loader`` for PyTorch's iterator.
+    """Return a ``DataLoader`` from which PyTorch's iterator starts the workers, with the attributes of ``loader``.
 
     Args:
         loader: the loader.
@@ -129,7 +129,7 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
         }
     if loader.pins_own_batches and can_pin and not loader.pin_memory:
         changed |= {"pin_memory": True, "collate_fn": PinnableCollate(changed.get("collate_fn", loader.collate_fn))}
-    return make_parts_sendable(copy_loader_attributes(loader, **changed))
+    return make_picklable_for_workers(copy_loader_attributes(loader, **changed))
 
 
 class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
@@ -154,7 +154,9 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             the base seed.
 
     Raises:
-        WorkersNotStartedError: the operating system cannot start a worker, and ``can_load_in_process`` is True.
+        WorkersNotStartedError: the operating system cannot start a worker, and ``can_load_in_process`` is True. The
+            error also occurs if an object of ``__main__`` cannot be pickled for the workers, ``reads_batches`` is True,
+            and the loader has no ``worker_init_fn``.
         Exception: any other error of PyTorch's iterator.
     """
 
@@ -193,7 +195,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         if can_load_in_process:
             _check_processes()
         try:
-            self._start(self._parts if seed is None else replace_random_parts(self._parts, seed))
+            self._start(self._parts if seed is None else replace_sampler_and_generator(self._parts, seed))
         except NotSendableError as error:
             if not reads_batches or loader.worker_init_fn is not None:
                 raise  # loading in this process could yield other data, so the error ends the iteration, as in PyTorch
@@ -409,7 +411,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._is_broken = False
         seed = (self._base_seed + self._restarts * self._num_workers) % 2**63
         try:
-            self._start(replace_random_parts(self._parts, seed))
+            self._start(replace_sampler_and_generator(self._parts, seed))
         finally:
             self._epoch_state = None
 
@@ -486,7 +488,7 @@ def _check_processes() -> None:
     """Check that this process can start worker processes and has shared memory for their batches.
 
     Raises:
-        WorkersNotStartedError: this process may not start processes, or there is no shared memory.
+        WorkersNotStartedError: this process is not allowed to start processes, or there is no shared memory.
     """
     if multiprocessing.current_process().daemon:
         raise WorkersNotStartedError("daemonic processes are not allowed to have children", None)

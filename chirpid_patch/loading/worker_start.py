@@ -19,7 +19,8 @@ _SPAWN_SECONDS = 4.0
 def default_start_method() -> str:
     """Return the default start method.
 
-    A call of ``get_start_method()``, in contrast, would prevent a later call of ``set_start_method``.
+    After a call of this function, the program can still call ``multiprocessing.set_start_method``. A call of
+    ``multiprocessing.get_start_method()`` would prevent this.
     """
     return multiprocessing.get_start_method(allow_none=True) or multiprocessing.get_all_start_methods()[0]
 

@@ -9,7 +9,9 @@ ROOT = Path("/sys/fs/cgroup")
 OF_PROCESS = Path("/proc/self/cgroup")
 
 
-def cgroup_folders(controller: str, root: Path = ROOT, process_file: Path = OF_PROCESS) -> Iterator[tuple[Path, bool]]:
+def cgroup_folders(
+    controller: str, cgroup_root: Path = ROOT, process_file: Path = OF_PROCESS
+) -> Iterator[tuple[Path, bool]]:
     """Yield a pair for each cgroup that may limit a resource of this process.
 
     The first value is the folder of the cgroup. The second value is True for a cgroup of version 1, and False for
@@ -17,7 +19,7 @@ def cgroup_folders(controller: str, root: Path = ROOT, process_file: Path = OF_P
 
     Args:
         controller: name of the resource, such as "cpu" or "memory".
-        root: folder where cgroups are mounted.
+        cgroup_root: folder where cgroups are mounted.
         process_file: file that lists the cgroups of this process.
     """
     for line in read_or_empty(process_file).splitlines() or ["0::"]:
@@ -25,7 +27,9 @@ def cgroup_folders(controller: str, root: Path = ROOT, process_file: Path = OF_P
         if controllers and controller not in controllers.split(","):
             continue
         path = PurePosixPath(place.lstrip("/"))
-        for mount in dict.fromkeys((root / controllers, root / controller)) if controllers else (root,):
+        for mount in (
+            dict.fromkeys((cgroup_root / controllers, cgroup_root / controller)) if controllers else (cgroup_root,)
+        ):
             # In a container, the path in the file may not exist below the mount. In this case, the mount itself is the
             # folder of the cgroup.
             for group in (path, *path.parents):

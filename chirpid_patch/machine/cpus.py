@@ -17,10 +17,10 @@ def _affinity() -> int:
     return os.cpu_count() or 1
 
 
-def cgroup_quota(root: Path = ROOT, process_file: Path = OF_PROCESS) -> float | None:
+def cgroup_quota(cgroup_root: Path = ROOT, process_file: Path = OF_PROCESS) -> float | None:
     """Return the smallest CPU quota of the cgroups of this process, as a number of CPUs; None without a quota."""
     limits: list[float] = []
-    for folder, is_v1 in cgroup_folders("cpu", root, process_file):
+    for folder, is_v1 in cgroup_folders("cpu", cgroup_root, process_file):
         names = ("cpu.cfs_quota_us", "cpu.cfs_period_us") if is_v1 else ("cpu.max",)
         words = " ".join(read_or_empty(folder / name) for name in names).split()
         # "max" and a quota of -1 mean that there is no quota.
@@ -29,13 +29,13 @@ def cgroup_quota(root: Path = ROOT, process_file: Path = OF_PROCESS) -> float | 
     return min(limits, default=None)
 
 
-def usable_cpus(root: Path = ROOT, process_file: Path = OF_PROCESS) -> int:
+def usable_cpus(cgroup_root: Path = ROOT, process_file: Path = OF_PROCESS) -> int:
     """Return the number of CPUs that this process may use, at least 1.
 
     The result is the number of CPUs to which the process is bound (CPU affinity), or the cgroup quota if the quota is
     smaller. A quota is rounded down to a whole number.
     """
-    quota = cgroup_quota(root, process_file)
+    quota = cgroup_quota(cgroup_root, process_file)
     count = _affinity()
     return max(1, count if quota is None else min(count, int(quota)))
 

@@ -53,7 +53,8 @@ def process_memory(pid: int | None = None, *, include_children: bool = False) ->
             processes. A child process that has just ended counts as 0 bytes. True requires psutil.
 
     Raises:
-        ProcessLookupError: the process does not exist, or this process may not read its memory.
+        ProcessLookupError: the process does not exist, or this process is not allowed to read the memory of that
+            process.
         NotImplementedError: the arguments require psutil, which is not installed.
     """
     if psutil is None:

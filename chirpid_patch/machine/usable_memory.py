@@ -28,20 +28,20 @@ def machine_memory() -> int:
         raise NotImplementedError("install psutil to read this machine's memory") from None
 
 
-def cgroup_memory_limit(root: Path = ROOT, process_file: Path = OF_PROCESS) -> int | None:
+def cgroup_memory_limit(cgroup_root: Path = ROOT, process_file: Path = OF_PROCESS) -> int | None:
     """Return the lowest memory limit of the cgroups of this process, in bytes; None without a limit."""
-    folders = cgroup_folders("memory", root, process_file)
+    folders = cgroup_folders("memory", cgroup_root, process_file)
     texts = [read_or_empty(folder / ("memory.limit_in_bytes" if is_v1 else "memory.max")) for folder, is_v1 in folders]
     return min((int(text) for text in texts if text.isdecimal()), default=None)  # "max": no limit
 
 
-def usable_memory(root: Path = ROOT, process_file: Path = OF_PROCESS) -> int:
+def usable_memory(cgroup_root: Path = ROOT, process_file: Path = OF_PROCESS) -> int:
     """Return how many bytes this process and its child processes together may use.
 
     Raises:
         NotImplementedError: this system is Windows, and psutil is not installed.
     """
-    limit, machine = cgroup_memory_limit(root, process_file), machine_memory()
+    limit, machine = cgroup_memory_limit(cgroup_root, process_file), machine_memory()
     return machine if limit is None else min(limit, machine)
 
 

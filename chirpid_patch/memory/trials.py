@@ -1,9 +1,9 @@
 """Trials that find out whether a training step fits in memory.
 
-On CUDA, a trial may run out of memory, because PyTorch then only raises an error. On the CPU, a trial must not run out
-of memory: the machine would begin to swap, and a running step cannot be stopped. So the CPU trials measure the resident
-memory of this process during steps with small batches. From these measurements, the trials predict the memory of a
-larger batch. The trials run a step with the larger batch only if the step should fit.
+On CUDA, a trial is allowed to run out of memory, because PyTorch then only raises an error. On the CPU, a trial must
+not run out of memory: the machine would begin to swap, and a running step cannot be stopped. So the CPU trials measure
+the resident memory of this process during steps with small batches. From these measurements, the trials predict the
+memory of a larger batch. The trials run a step with the larger batch only if the step should fit.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ def create_memory_trials(device: torch.device, memory_limit: int | None, safety_
 
     Args:
         device: a CUDA device or the CPU.
-        memory_limit: number of bytes that may be used; None: all free memory.
+        memory_limit: number of bytes that the step (on CUDA) or this process (on the CPU) may use. None: on CUDA, all
+            free memory; on the CPU, all free memory and the memory that this process already uses.
         safety_margin: share of ``memory_limit`` that must stay free, from 0 to below 1.
 
     Raises:
@@ -111,7 +112,7 @@ def create_memory_trials(device: torch.device, memory_limit: int | None, safety_
 
 
 class CudaMemoryTrials(MemoryTrials):
-    """Trials on a CUDA device, which may run out of memory.
+    """Trials on a CUDA device. A trial is allowed to run out of memory.
 
     During the trials, a tensor occupies the memory that the step must not use.
 
@@ -192,8 +193,8 @@ class CpuMemoryTrials(MemoryTrials):
             ctypes.CDLL(None).malloc_trim(0)
 
 
-def predict_peak_memory(peaks: Mapping[int, int], size: int) -> float:
-    """Predict the largest memory in bytes during a step with ``size`` samples.
+def predict_peak_memory(peaks: Mapping[int, int], batch_size: int) -> float:
+    """Predict the largest memory in bytes during a step with ``batch_size`` samples.
 
     The predicted memory grows at least in proportion to the batch size. If the memory grew faster than the batch size
     over the last three clearly different sizes, the prediction continues this growth. For example, memory grows faster
@@ -202,7 +203,7 @@ def predict_peak_memory(peaks: Mapping[int, int], size: int) -> float:
     Args:
         peaks: maps batch sizes to the largest memory during a step, in bytes. The dictionary must contain the batch
             size 0.
-        size: batch size for which to predict.
+        batch_size: batch size for which to predict the memory.
     """
     last, nothing = max(peaks), peaks[0]
     before = max(peak for peak in peaks if peak <= last * 2 // 3)
@@ -211,8 +212,8 @@ def predict_peak_memory(peaks: Mapping[int, int], size: int) -> float:
     bend = 0.0
     if first != before:
         bend = max((slope - (peaks[before] - peaks[first]) / (before - first)) / (last - first), 0.0)
-    in_proportion = nothing + max(peaks[last] - nothing, 0) * size / max(last, 1)
-    return max(in_proportion, peaks[last] + (size - last) * (slope + bend * (size - before)))
+    in_proportion = nothing + max(peaks[last] - nothing, 0) * batch_size / max(last, 1)
+    return max(in_proportion, peaks[last] + (batch_size - last) * (slope + bend * (batch_size - before)))
 
 
 def measure_peak_memory(call: Callable[[], object]) -> int:

@@ -147,7 +147,7 @@ class MemoryWatch:
     def start(self) -> MemoryWatch:
         """Start the watch, unless the watch is already running, and return this object.
 
-        The watch reads memory at once, and then repeatedly until ``stop``.
+        The watch reads memory immediately, and then repeatedly until the program calls ``stop``.
         """
         if self._running is None:
             with ExitStack() as stack:

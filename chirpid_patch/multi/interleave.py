@@ -167,7 +167,7 @@ class MultiDataLoaderConfig:
     def _draw_until_all_are_read(self, weights: Sequence[float], lengths: npt.NDArray[np.int64], epoch: int) -> Turns:
         """Choose loaders until every loader has yielded all its batches, and return the indices of the chosen loaders.
 
-        A loader without further batches is not chosen again.
+        A loader without further batches is not chosen again, and a loader with the weight 0 is never chosen.
         """
         left = np.where(np.array(weights) > 0, lengths, 0)
         parts: list[Turns] = [np.empty(0, dtype=np.int64)]

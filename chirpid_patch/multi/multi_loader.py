@@ -61,11 +61,13 @@ class MultiDataLoader:
         """Return the number of batches in an epoch.
 
         Without ``cycle_short_loaders``, the number is the sum of the lengths of all loaders, but at most
-        ``steps_per_epoch``. With ``cycle_short_loaders``, the number is ``steps_per_epoch``. If ``steps_per_epoch`` is
-        None, the number depends on the strategy:
+        ``steps_per_epoch``. With ``cycle_short_loaders``, the number is ``steps_per_epoch``. With
+        ``cycle_short_loaders`` and ``steps_per_epoch=None``, the number depends on the strategy:
 
         * ROUND_ROBIN: the length of the longest loader times the number of loaders.
-        * SEQUENTIAL and WEIGHTED: the sum of all lengths.
+        * SEQUENTIAL and WEIGHTED: the sum of the lengths of all loaders.
+
+        With WEIGHTED, a loader with the weight 0 does not count in these sums.
         """
         return self.config.epoch_steps(self._lengths())
 

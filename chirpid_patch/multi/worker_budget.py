@@ -13,7 +13,7 @@ from torch.utils.data import IterableDataset
 from chirpid_patch.datasets.collate import is_stacking_collate
 from chirpid_patch.datasets.gather import is_in_memory
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.loader_arguments import CommonArguments
+from chirpid_patch.loader_arguments import DatasetIndependentArguments
 from chirpid_patch.machine.cpus import cpus_for_loading
 from chirpid_patch.multi.interleave import MultiDataLoaderConfig, SamplingStrategy
 from chirpid_patch.torch_private import DataLoader
@@ -41,7 +41,7 @@ def divide_workers(needs: Sequence[float], workers: int, limits: Sequence[int] |
         ValueError: a need or ``workers`` is negative.
     """
     if workers < 0 or any(need < 0 for need in needs):
-        raise ValueError("needs and workers must be 0 or more")
+        raise ValueError("workers and each number in needs must be 0 or more")
     given = [0] * len(needs)
     for _ in range(workers):
         candidates = [i for i, need in enumerate(needs) if need > 0 and (limits is None or given[i] < limits[i])]
@@ -58,7 +58,7 @@ def create_multi_dataloaders(
     *,
     is_training: bool = True,
     seed: int | None = None,
-    **options: Unpack[CommonArguments],
+    **options: Unpack[DatasetIndependentArguments],
 ) -> tuple[list[DataLoader[Any]], MultiDataLoaderConfig]:
     """Build a loader for each dataset, and the configuration with which ``MultiDataLoader`` reads all loaders.
 
@@ -99,7 +99,7 @@ def create_multi_dataloaders(
     most = [1 if isinstance(datasets[name], IterableDataset) else num_workers for name in names]
     shares = divide_workers(needs, min(num_workers, cpus_for_loading()), most)
     logger.info(
-        "%d of up to %d worker processes are divided among the loaders: %s",
+        "the loaders use %d worker processes in total (num_workers=%d): %s",
         sum(shares),
         num_workers,
         ", ".join(f"{name} {share}" for name, share in zip(names, shares, strict=True)),

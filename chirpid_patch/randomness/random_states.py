@@ -32,7 +32,7 @@ class GlobalGeneratorStates:
 
     @classmethod
     def of_torch(cls) -> GlobalGeneratorStates:
-        """Return the current state of PyTorch's generator only, which is about 100 times as fast as ``now``."""
+        """Return the current state of PyTorch's generator only. This method is about 100 times as fast as ``now``."""
         return cls(torch.get_rng_state())
 
     def restore(self) -> None:

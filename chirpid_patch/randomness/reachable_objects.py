@@ -26,9 +26,10 @@ _MOST_VISITED = 20_000
 def reachable_objects(owners: Iterable[Any]) -> Iterator[Any]:
     """Yield ``owners`` and all objects to which ``owners`` refer, directly or indirectly, without duplicates.
 
-    The function does not search arrays, tensors, long sequences, data frames and images. For a function and for an
-    object of a class, the search also covers the module that defines the function or class. Of the globals of this
-    module, only random generators are included.
+    The function does not search the contents of arrays, tensors, long sequences and dictionaries, data frames and
+    images. The search follows at most ``_DEEPEST_SEARCH`` references in a row, and ends after ``_MOST_VISITED``
+    objects. For a function and for an object of a class, the search also covers the module that defines the function or
+    class. Of the globals of this module, only random generators are included.
 
     Args:
         owners: loaders, samplers, datasets, transforms or functions.

@@ -45,8 +45,9 @@ def create_optimized_dataloader(
 
     Raises:
         TypeError: the dataset is an ``IterableDataset``.
-        ValueError: ``rank`` is out of range. The error also occurs if ``rank`` is missing and ``world_size`` is above
-            1, but not the number that ``torch.distributed`` or torchrun reports.
+        ValueError: ``world_size`` is negative. If ``world_size`` is above 1 and not the number that
+            ``torch.distributed`` or torchrun reports, the error also occurs for a ``rank`` that is missing or out of
+            range.
     """
     create = (
         OptimalDataLoaderFactory.create_training_loader

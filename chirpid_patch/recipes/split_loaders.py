@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import Subset
 
 from chirpid_patch.factory import OptimalDataLoaderFactory
-from chirpid_patch.loader_arguments import CommonArguments
+from chirpid_patch.loader_arguments import DatasetIndependentArguments
 from chirpid_patch.recipes.image_folder import ImageFolderDataset
 from chirpid_patch.torch_private import DataLoader
 
@@ -36,7 +36,7 @@ def create_dataloaders(
     seed: int = 42,
     channels: int = 3,
     transform: Callable[[torch.Tensor], Any] | None = None,
-    **loader_options: Unpack[CommonArguments],
+    **loader_options: Unpack[DatasetIndependentArguments],
 ) -> Loaders:
     """Split samples, and build a shuffled loader for training and ordered loaders for validation and test.
 
@@ -48,7 +48,8 @@ def create_dataloaders(
         data_root: one of these sources of samples:
 
             * A folder with ``train/CLASS/…`` and ``test/CLASS/…``. The validation samples are the images in the folder
-              ``val``. Without the folder ``val``, the share ``val_split`` of the images in ``train`` is for validation.
+              ``val``, ``valid`` or ``validation``. Without such a folder, the share ``val_split`` of the images in
+              ``train`` is for validation.
             * A folder with a folder for each class. The shares ``test_split`` and ``val_split`` of all images are for
               test and validation.
             * A dataset that can be indexed and has a length. The shares ``test_split`` and ``val_split`` of its samples

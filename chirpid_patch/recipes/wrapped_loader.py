@@ -70,7 +70,6 @@ class WrappedDataLoader:
         class TileLoader(WrappedDataLoader):
             def collate_fn(self, samples):
                 return {"tile": torch.stack([s["tile"] for s in samples])}
-
         loader = TileLoader(dataset, batch_size=16, num_workers=8, weighted_sampler=weights)
         for batch in loader: ...
 

@@ -88,7 +88,10 @@ def even_slices(count: int, max_size: int) -> list[slice]:
 
 
 def uses_batch_statistics(model: nn.Module) -> bool:
-    """Return whether a layer of ``model`` computes statistics over the whole batch (batch norm in training mode)."""
+    """Return whether a layer of ``model`` computes statistics over the whole batch.
+
+    Such a layer is a batch norm in training mode, or a batch norm without running statistics.
+    """
     return any(
         isinstance(part, _BATCH_NORMS) and (part.training or part.running_mean is None) for part in model.modules()
     )

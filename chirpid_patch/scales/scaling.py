@@ -58,9 +58,9 @@ def as_float(images: Tensor) -> Tensor:
 def scale_images(images: Tensor, scale: int) -> Tensor:
     """Scale images to squares of ``scale`` by ``scale`` pixels.
 
-    The scaling is bilinear with antialiasing. A batch is scaled at once. Except for rounding, the result is the same as
-    for single images. 8-bit values first become float32 values from 0 to 1 (see ``as_float``). Floating-point images of
-    the requested size are returned without a copy.
+    The scaling is bilinear with antialiasing. The function scales all images of a batch together. Except for rounding,
+    the result is the same as for single images. 8-bit values first become float32 values from 0 to 1 (see
+    ``as_float``). Floating-point images of the requested size are returned without a copy.
 
     Args:
         images: an image (C, H, W) or a batch (B, C, H, W), uint8 or floating-point.

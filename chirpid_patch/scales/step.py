@@ -57,8 +57,9 @@ class MultiScaleStep:
         memory_budget: number of bytes for forward and backward pass, in addition to model, gradients and optimiser.
             None: no limit. If a scale needs more bytes, the step runs parts of the batch one after the other. The sum
             of the gradients stays the same. The first step measures a forward pass of one sample to choose the size of
-            the parts. If the model has batch norm in training mode, or the loss may not be a mean or sum over samples,
-            the step warns and runs whole batches. With dropout, parts get other random numbers than the whole batch.
+            the parts. If the model has batch norm in training mode, or the loss is possibly neither a mean nor a sum
+            over samples, the step warns and runs whole batches. With dropout, parts get other random numbers than the
+            whole batch.
         reduction: how ``criterion`` combines the losses of samples, "mean" or "sum" (see ``PartialLoss``). None: the
             reduction of ``criterion``, if ``criterion`` is a loss of PyTorch.
         backward: function to call with each loss, such as ``lambda loss: grad_scaler.scale(loss).backward()``. The
@@ -88,7 +89,9 @@ class MultiScaleStep:
         self.scales = check_scales(scales)
         self.weights = dict.fromkeys(self.scales, 1 / len(self.scales)) if weights is None else dict(weights)
         if self.weights.keys() != set(self.scales):
-            raise ValueError(f"weights must have exactly the scales {self.scales}, not {sorted(self.weights)}")
+            raise ValueError(
+                f"the keys of weights must be exactly the scales {self.scales}, not {sorted(self.weights)}"
+            )
         if memory_budget is not None and memory_budget <= 0:
             raise ValueError(f"memory_budget must be a number of bytes above 0, not {memory_budget}")
         self.memory_budget = memory_budget
@@ -178,7 +181,7 @@ class MultiScaleStep:
             self._warn(
                 f"a single sample at scale {scale} needs about {need / 2**20:.1f} MiB: raise memory_budget, "
                 f"or lower the scale",
-                but="so samples are run one by one",
+                but="so the step runs one sample at a time",
             )
         return even_slices(count, self.memory_budget // need)
 
@@ -190,7 +193,7 @@ class MultiScaleStep:
             logger.info("scale %d: a sample needs %.1f MiB in a training step", scale, self._needs[scale] / 2**20)
         return self._needs[scale]
 
-    def _warn(self, why: str, but: str = "so each scale is run for the whole batch at once") -> None:
+    def _warn(self, why: str, but: str = "so at each scale, the step runs the whole batch at once") -> None:
         if why not in self._warned:
             self._warned.add(why)
             warnings.warn(f"memory_budget cannot be respected, {but}: {why}.", UserWarning, stacklevel=6)

@@ -33,8 +33,8 @@ def masks_spectrograms(*, mask_short_axes: bool = True, calls: tuple[str, ...] =
 
     Args:
         mask_short_axes: as for ``SpecAugment``.
-        calls: names of the methods that ``forward`` calls. If other code overrides one of these methods, loaders ignore
-            the declaration.
+        calls: names of the methods that ``forward`` calls. If a subclass or other code replaces one of these methods,
+            loaders ignore the declaration.
     """
     return _decorator(_MASKS, calls, lambda state: _masks_with(state, mask_short_axes))
 
@@ -47,8 +47,8 @@ def masks_images(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -
 
     Args:
         mask_short_axes: as for ``SpecAugment``.
-        calls: names of the methods that ``__call__`` calls. If other code overrides one of these methods, loaders
-            ignore the declaration.
+        calls: names of the methods that ``__call__`` calls. If a subclass or other code replaces one of these methods,
+            loaders ignore the declaration.
     """
 
     def build(state: Mapping[str, Any]) -> SpecAugment | None:
@@ -72,8 +72,8 @@ def adds_noise(*, calls: tuple[str, ...] = ()) -> Callable[[Class], Class]:
     The attributes ``std`` and ``p`` of the object are the parameters of ``GaussianNoise``.
 
     Args:
-        calls: names of the methods that ``forward`` calls. If other code overrides one of these methods, loaders ignore
-            the declaration.
+        calls: names of the methods that ``forward`` calls. If a subclass or other code replaces one of these methods,
+            loaders ignore the declaration.
     """
 
     def build(state: Mapping[str, Any]) -> GaussianNoise | None:

@@ -27,8 +27,8 @@ def send_to_device(numbers: Tensor, device: torch.device) -> Tensor:
     return numbers.to(device)
 
 
-def as_operand(value: Any, batch: Tensor) -> Any:
-    """Return ``value`` in a form in which arithmetic with ``batch`` has the same bits as on the CPU.
+def as_exact_operand(value: Any, batch: Tensor) -> Any:
+    """Convert ``value`` so that arithmetic with ``batch`` on its device yields the same bits as on the CPU.
 
     A tensor is copied to the device of ``batch``. A Python float becomes a tensor, unless ``batch`` has a
     half-precision dtype. With a Python float as divisor, CUDA would multiply by the reciprocal of the float, so the

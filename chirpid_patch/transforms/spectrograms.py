@@ -33,9 +33,9 @@ class BatchTransform(nn.Module):
     declared: Callable[[Any], Any] | None = None
 
     def may_differ(self, samples: Tensor) -> bool:
-        """Return whether ``declared`` may transform ``samples`` (B, …) in another way than this transform.
+        """Return whether the object ``declared`` may transform ``samples`` (B, …) in another way than this transform.
 
-        If True, the code of ``declared`` runs for each sample.
+        If True, the code of ``declared`` must transform each sample.
         """
         return self.declared is not None and (samples.dtype not in off_cpu.EXACT or samples.requires_grad)
 
@@ -141,7 +141,7 @@ class SpecAugment(BatchTransform):
         )
 
     def may_differ(self, samples: Tensor) -> bool:
-        """Return whether ``declared`` may transform ``samples`` (B, …) in another way than this transform.
+        """Return whether the object ``declared`` may mask ``samples`` (B, …) in another way than this transform.
 
         The result is also True if the shape is not (C, F, T) or (F, T), or if the dtype cannot store ``mask_value``.
         """
@@ -153,7 +153,8 @@ class SpecAugment(BatchTransform):
     def check(self, samples: Tensor) -> None:
         if self.may_differ(samples):
             raise ValueError(
-                f"only the code of the declared class can mask samples of {samples.dtype} {tuple(samples.shape[1:])}"
+                f"SpecAugment may mask samples of {samples.dtype} {tuple(samples.shape[1:])} in another way than the "
+                "declared class: call the object of the declared class"
             )
         if samples.ndim < 3:
             shape = tuple(samples.shape[1:])
@@ -254,7 +255,10 @@ class GaussianNoise(BatchTransform):
 
     def check(self, samples: Tensor) -> None:
         if self.may_differ(samples):
-            raise ValueError(f"only the code of the declared class can add noise to samples of {samples.dtype}")
+            raise ValueError(
+                f"GaussianNoise may add other noise to samples of {samples.dtype} than the declared class: call the "
+                "object of the declared class"
+            )
         if not samples.is_floating_point():
             raise TypeError(f"GaussianNoise needs floating-point samples, not {samples.dtype}")
         self._check_mode()
@@ -304,7 +308,7 @@ class Standardize(BatchTransform):
             batch[row] = self(batch[row])
 
     def transform_batch(self, batch: Tensor, keys: Keys) -> Tensor:
-        mean, divisor = off_cpu.as_operand(self.mean, batch), off_cpu.as_operand(self._divisor(), batch)
+        mean, divisor = off_cpu.as_exact_operand(self.mean, batch), off_cpu.as_exact_operand(self._divisor(), batch)
         if _keeps_form(mean, batch) and _keeps_form(divisor, batch):
             return batch.sub_(mean).div_(divisor)
         return torch.stack([(sample - mean) / divisor for sample in batch])

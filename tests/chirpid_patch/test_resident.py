@@ -413,12 +413,12 @@ def doubled(samples: Any) -> Any:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], dict[str, Any], str]] = {
-    "iterable": (Numbers, {"shuffle": None}, "an iterable dataset has no rows to store"),
+    "iterable": (Numbers, {"shuffle": None}, "samples of an iterable dataset cannot be read by index"),
     "single samples": (lambda: tensor_data(5), {"batch_size": None}, "automatic batching is off"),
     "own collation": (lambda: tensor_data(5), {"collate_fn": doubled}, "a custom collate_fn needs"),
     "own dataset": (lambda: PairDataset(5), {}, "PairDataset reads samples with its own code"),
     "own reading": (lambda: Logged(tensor_data(5), range(5), 0, 1), {}, "Logged reads samples with its own code"),
-    "list": (lambda: WorkerSafeSequenceDataset([(torch.ones(1), 1)] * 5), {}, "the samples are a list"),
+    "list": (lambda: WorkerSafeSequenceDataset([(torch.ones(1), 1)] * 5), {}, "the samples are the items of a list"),
     "own transform": (lambda: augmented(tensor_data(5), torch.sin), {}, "the augmentation sin only supports single"),
     "changed transform": (lambda: augmented(tensor_data(5), Louder()), {}, "the augmentation Louder only supports"),
     "gradients": (lambda: TensorDataset(torch.ones(5, 2, requires_grad=True)), {}, "is not a plain tensor in"),

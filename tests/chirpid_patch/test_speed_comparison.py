@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from chirpid_patch.speed_comparison import compare_speeds, is_worth, order_of_round
+from chirpid_patch.speed_comparison import compare_speeds, costly_is_faster, order_of_round
 
 
 @pytest.mark.parametrize(
@@ -24,8 +24,8 @@ def test_tied_is_at_most_five_percent_slower_than_the_fastest(
 
 
 def test_a_cost_is_worth_more_than_the_tolerance() -> None:
-    assert is_worth(94.9, 100) and not is_worth(95.1, 100)
-    assert is_worth(100, 121, 1 / 6) and not is_worth(100, 119, 1 / 6)
+    assert costly_is_faster(94.9, 100) and not costly_is_faster(95.1, 100)
+    assert costly_is_faster(100, 121, 1 / 6) and not costly_is_faster(100, 119, 1 / 6)
 
 
 def test_every_second_round_goes_backwards() -> None:

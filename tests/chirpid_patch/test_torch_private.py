@@ -34,7 +34,7 @@ MEMBERS = [(kind, member) for kind, names in torch_private.MEMBERS.items() for m
 
 
 def test_every_member_is_there() -> None:
-    assert torch_private.IS_COMPLETE and torch_private.has_all_members()
+    assert torch_private.IS_COMPLETE and torch_private.torch_has_all_members()
 
 
 @pytest.mark.parametrize(("kind", "member"), MEMBERS)
@@ -50,7 +50,7 @@ def test_every_member_is_missed(kind: str, member: str, monkeypatch: pytest.Monk
                 code = method.__code__.replace(co_names=names)
                 renamed = types.FunctionType(code, method.__globals__, name, None, method.__closure__)
                 monkeypatch.setattr(base, name, renamed)
-    assert not torch_private.has_all_members()
+    assert not torch_private.torch_has_all_members()
 
 
 def test_methods_take_what_they_took() -> None:
