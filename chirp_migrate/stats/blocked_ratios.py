@@ -5,8 +5,9 @@ the same time. One process trains the version before the migration, and the othe
 Each process times each entry point at most once. A slow process slows down all entry points of its round, so only
 different rounds are independent. The interval of the total ratio therefore uses the variance between rounds. This
 variance is cluster-robust: each residual is scaled by ``sqrt(n / (n - 1))`` for n rounds. If every round times all
-entry points, the result is Student's interval of the total times of the rounds. If an entry point was timed only once,
-its variance in the total is the variance of the other entry points.
+entry points, each round has one value, which is the mean of the logarithms of its ratios, weighted by the share of each
+entry point in the total time. The interval is then Student's interval for the mean of these values. If an entry point
+was timed only once, its own variance is unknown, and the module uses the variance of the other entry points instead.
 
 With few rounds, the variance of a single entry point is a poor estimate. The module therefore combines this variance
 with the variance of all other entry points. The variance of the other entry points counts like at most four additional
@@ -112,7 +113,7 @@ def _moderate_ratio(entry: _EntryLogarithms, others: float, borrowed: float) -> 
 
     Args:
         entry: the logarithms of the entry point.
-        others: variance of the logarithms of all other entry points.
+        others: variance of the logarithms around their means, over all other entry points.
         borrowed: weight of ``others`` in the moderated variance, in degrees of freedom. With a weight of 4, ``others``
             counts like 4 additional rounds.
     """

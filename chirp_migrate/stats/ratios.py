@@ -136,9 +136,10 @@ def holm_adjusted(p_values: Sequence[float]) -> list[float]:
 def ks_p_value(first: ArrayLike, second: ArrayLike) -> float:
     """Return the p-value of the Kolmogorov-Smirnov test of whether two samples have the same distribution.
 
-    The p-value comes from the asymptotic distribution of the test statistic. Equal values (ties), and values that are
-    similar in pairs, can make the p-value too large, but not too small. Such values can hide a difference, but cannot
-    cause more false alarms.
+    The p-value comes from the asymptotic distribution of the test statistic. Equal values (ties) can make the p-value
+    too large, but not too small. The same holds if value number i of one sample depends on value number i of the other
+    sample, for example because both come from the same spectrogram. Such values can hide a difference, but cannot cause
+    more false alarms.
 
     Raises:
         ValueError: a sample is empty.
@@ -152,9 +153,9 @@ def detectable_difference(first_count: int, second_count: int, alpha: float) -> 
     """Return the smallest difference of two distributions that the test :func:`ks_p_value` finds in 9 of 10 cases.
 
     The difference is the largest distance between the two distribution functions, from 0 to 1. For example, 0.1 means
-    that 40 % of the first sample and 50 % of the second sample are below some value. If the samples are too small to
-    find any difference, the result is 1.0. The function assumes that about half of the values are below this value,
-    because a share of 0.5 varies most by chance.
+    that 40 % of the first sample and 50 % of the second sample are below some value. The function assumes that the
+    distance is largest at a value that is near the median, because a share of 0.5 varies most by chance. If the samples
+    are too small to find any difference, the result is 1.0.
 
     Args:
         first_count: number of values in the first sample.
