@@ -1,9 +1,9 @@
 """Pick a configuration (a combination of loader settings) from measured rates, by the rule in docs/tune.md.
 
 The best configuration has the highest mean rate, in samples per second. The ratio of a configuration is its rate
-divided by the rate of the best configuration. Each round yields one ratio, and the mean ratio is the geometric mean
-over all rounds, with an interval from Student's t-distribution. A configuration is tied with the best configuration if
-its mean ratio is at least 0.95.
+divided by the rate of the best configuration. Each round yields one ratio for each configuration. The mean ratio of a
+configuration is the geometric mean of its ratios over all rounds, with an interval from Student's t-distribution. A
+configuration is tied with the best configuration if its mean ratio is at least 0.95.
 
 ``tune`` picks one configuration: the smallest one of the best configuration and all configurations that are tied with
 the best. The smallest configuration has the fewest worker processes. If two configurations have equally many worker

@@ -62,9 +62,9 @@ def run(
     Args:
         request: the task.
         progress: function that is called with progress messages.
-        begin_entry: function that is called before each entry point (training function or script) runs. Its arguments
-            are the label of the entry point, and the number of all other entry points. Before the measurement begins,
-            the function is called once more, with an empty label and the number 0.
+        begin_entry: function that is called before each entry point (training function or script) runs. Its first
+            argument is the label of the entry point. Its second argument is the number of all entry points minus 1.
+            Before the measurement begins, the function is called once more, with an empty label and the number 0.
 
     Raises:
         TaskNotPossible: the requested dataset or training cannot be measured.

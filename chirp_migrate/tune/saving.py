@@ -55,10 +55,10 @@ def save_picked_settings(
 
 
 def factory_arguments(subject: MeasuredDataset, thread_safe: bool) -> list[dict[str, Any]]:
-    """Return the arguments of two factory calls that build a loader for the dataset.
+    """Return the arguments of the factory calls that build a loader for the dataset.
 
-    The first call has no workers. The second call has the original ``num_workers``. If this number is 0, the result
-    contains only the first call.
+    In the first call, ``num_workers`` is 0. In the second call, ``num_workers`` is the number in the user's own code or
+    configuration file. If the user's number is 0, the result contains only the first call.
     """
     options = {**subject.options, "batch_size": subject.report.batch_size, "thread_safe": thread_safe}
     if options.get("batch_sampler") is not None:

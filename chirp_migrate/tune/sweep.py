@@ -1,9 +1,9 @@
 """Measure combinations of loader settings (candidates) in rounds.
 
 A measured rate does not include the start of workers, because the clock starts when the first batch of every worker has
-arrived. From then on, the measurement counts equally many batches of every worker, and the time until these batches
-have arrived. Every round measures every candidate once. Every second round uses the reverse order, so that all
-candidates suffer equally if the machine becomes slower.
+arrived. The measurement then takes equally many further batches from every worker, and stops the clock when the last of
+these batches has arrived. Every round measures every candidate once. Every second round uses the reverse order, so that
+all candidates suffer equally if the machine becomes slower.
 """
 
 from __future__ import annotations

@@ -216,7 +216,7 @@ class LoaderReport:
 
 @dataclass
 class TrainingRun:
-    """The training that ``tune`` ran to find its loaders.
+    """The training whose loaders ``tune`` measured.
 
     Attributes:
         seconds: wall time of the training calls in seconds.
@@ -236,7 +236,7 @@ class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         tool: name and version of this program.
         loaders: one report for each measured loader.
-        training: the training that ran to find its loaders; None if no training ran.
+        training: the training whose loaders were measured; None if no training ran.
         notes: sentences on loaders and entry points that were not measured.
         machine: processor, CPUs, GPU, system and package versions of the machine that measured.
         described: the same description as one line of text.

@@ -60,7 +60,10 @@ class _LoaderGroup:
 
 
 class _LoaderWatch(Interception):
-    """Records the loaders of a training, and how long the training waits for batches, until its second epoch begins."""
+    """Records the loaders of a training, and how long the training waits for batches.
+
+    The recording ends when the second epoch of the training begins, or after the time limit ``longest_s``.
+    """
 
     def __init__(self, longest_s: float) -> None:
         super().__init__(self._watch)
