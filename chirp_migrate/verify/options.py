@@ -136,8 +136,9 @@ def entry_points_from_options(
 ) -> DiscoveredEntryPoints:
     """Return the entry points of a project.
 
-    This function does not call the user's workload function, so its training calls are not known yet. The workload
-    function counts as one entry point.
+    If the user has a workload function, the result has one entry point, which stands for the workload function. The
+    training calls that the workload function returns are not known yet, because this function does not call the
+    workload function.
 
     Args:
         tree: folder in which to find the training, which is ``root`` or a copy of ``root``.

@@ -47,7 +47,10 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 @contextmanager
 def _wrap_user_errors(entry: EntryPoint, stage: str) -> Iterator[None]:
-    """Return a context that converts errors of the project's code to errors that name the entry point and the stage."""
+    """Return a context that converts errors of the project's code to errors with the names of entry point and stage.
+
+    The stage is ``import``, ``training`` or ``timing``.
+    """
     try:
         yield
     except NoSuchObject:
@@ -190,7 +193,8 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
     """Return an error of the project in one line, and the last lines of its traceback.
 
     Raises:
-        UserCodeError: the task itself is not possible, so the error does not come from the project's code.
+        UserCodeError: the cause of ``raised`` is missing or a :class:`.TaskNotPossible`, so the error does not come
+            from the project's code. The function raises ``raised`` again.
     """
     error = raised.__cause__
     if error is None or isinstance(error, TaskNotPossible):

@@ -63,7 +63,8 @@ class TrainingDifference(msgspec.Struct, frozen=True):
     Attributes:
         name: short stable name, such as ``validation-drops-samples`` (docs/verify.md lists all names).
         entry_point: label of the entry point; ``""`` for a difference in the public API.
-        message: one sentence that begins with the label of the entry point, and describes the difference and its place.
+        message: one sentence that begins with the label of the entry point, and describes the difference and the place
+            of the difference, such as the number of the batch.
     """
 
     name: str
@@ -72,7 +73,7 @@ class TrainingDifference(msgspec.Struct, frozen=True):
 
 
 class LoadingProblem(msgspec.Struct, frozen=True):
-    """A data loading problem, such as a random order that repeats, which the recorded iterations over loaders prove.
+    """A data loading problem that the recorded iterations over loaders prove, such as a random order that repeats.
 
     The command ``chirp-migrate doctor`` shows the evidence for the problem, its line in the source, and a fix.
 
@@ -185,8 +186,9 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         notes: sentences on values that were not compared, and on problems that both versions have.
         smallest_adjusted_p: dictionary, label of the entry point → smallest p-value of its statistical tests, after
             Holm's correction.
-        detectable_changes: dictionary, label of the entry point → a change of a probability, 0 to 1. In 9 of 10
-            verifications, each two-sample test of the entry point finds a change of this size.
+        detectable_changes: dictionary, label of the entry point → a distance between two distribution functions, 0 to
+            1. In 9 of 10 verifications, each two-sample test of the entry point finds a change of the distribution by
+            this distance.
         unrepeatable: entry points whose losses or batches differ even between two runs of the version before the
             migration.
         passes: dictionary, version → label of the entry point → records of the loader passes in its small recorded run.

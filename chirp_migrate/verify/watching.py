@@ -37,8 +37,9 @@ class RecordedRuns:
         sides: dictionary, name of the version (``before`` or ``after``) → label of the entry point → its recorded run.
         api: dictionary, name of the version → its public names and signatures.
         failing: dictionary, label of an entry point that fails before the migration → its error.
-        difference: a note on each entry point that fails before the migration, and a difference for each of these entry
-            points that trains or fails in another way after the migration.
+        difference: the comparison of entry points that fail before the migration. The comparison contains a note on
+            each of these entry points. If the entry point trains after the migration, or fails in another way, the
+            comparison also contains a difference.
     """
 
     sides: dict[str, dict[str, EntryPointRecord]] = field(default_factory=dict)

@@ -88,7 +88,8 @@ class VisibleAugmentation:
         masked: one bit for each time frame, followed by one bit for each frequency bin. The bit is 1 if augmentation
             masked the frame or bin. Without masks, the value is ``b""``.
         changes: float32 array of up to 4,095 values. Each value is the difference between the augmented sample and the
-            same sample without augmentation at one position. None if the sample without augmentation cannot be read.
+            same sample without augmentation at one position. The value is None if the sample without augmentation
+            cannot be read.
         noisy: whether augmentation changed more than half of the values of the sample.
         small: size of a small change, which is the 10 % quantile of the absolute values of all changes that are not 0.
             The comparison with another sample ignores differences that are far smaller than this size.
@@ -183,7 +184,9 @@ def find_masks(batch: torch.Tensor) -> list[VisibleAugmentation]:
 def count_equally_augmented_pairs(
     batches: Sequence[Sequence[LoadedSample]], previous_batches: Sequence[Sequence[LoadedSample]] | None
 ) -> dict[str, tuple[int, int]]:
-    """Count the pairs of augmented samples for each relation, and the pairs that used the same random numbers.
+    """Count the pairs of augmented samples for each relation, such as being neighbours in a batch.
+
+    The function also counts those of these pairs whose augmentation used the same random numbers.
 
     Args:
         batches: the augmented samples of one iteration over a loader, one list for each batch.

@@ -31,8 +31,8 @@ class Equivalence:
         found: the differences; an empty list if ``verify`` finds no difference between the trainings of both versions.
         notes: sentences on values that were not compared, and on problems that both versions have.
         smallest_p: dictionary, entry point → smallest p-value of its statistical tests, after Holm's correction.
-        detectable_changes: dictionary, entry point → a change of a probability, 0 to 1. In 9 of 10 verifications, each
-            two-sample test of the entry point finds a change of this size.
+        detectable_changes: dictionary, entry point → a distance between two distribution functions, 0 to 1. In 9 of 10
+            verifications, each two-sample test of the entry point finds a change of the distribution by this distance.
         unrepeatable: entry points whose losses or batches differ even between two runs of the version before the
             migration.
     """

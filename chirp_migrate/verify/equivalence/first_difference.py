@@ -79,7 +79,7 @@ def _first_difference_of_role(
 
 
 def _count_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference | None:
-    """Return the difference between two passes in the number of samples, classes or batches; None if all are equal."""
+    """Return the difference between two passes in the number of samples, classes or batches; None for equal numbers."""
     counts = f"{a.samples} samples before, {b.samples} after"
     gone = [label for label in a.labels if label not in b.labels]
     others_stay = all(b.labels[label] == a.labels.get(label) for label in b.labels)
@@ -285,10 +285,12 @@ def seed_dependent_aspects(passes: Sequence[LoaderPassTrace], result: Mapping[st
 
 
 def find_lost_seed_dependence(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
-    """Return an aspect of the training that depends on the seed only before the migration; None without such an aspect.
+    """Return an aspect of the training, such as ``the losses``, that depends on the seed only before the migration.
+
+    The result is None if there is no such aspect.
 
     A single returned value, such as an accuracy, may be equal for two seeds by chance. So the function returns ``the
-    results`` only if all returned values are equal.
+    results`` only if all returned values that depended on the seed are equal for both seeds after the migration.
     """
     if len(before) != 2 or len(after) != 2:
         return None

@@ -41,8 +41,9 @@ class LoaderRecorder(Interception):
     versions, so the comparison stays valid.
 
     Attributes:
-        few_workers: whether loaders start at most two worker processes for training, and if possible no worker for
-            validation. Two workers are enough to show how workers affect the samples. The default is False.
+        few_workers: whether loaders start at most two worker processes for training. Two workers are enough to show how
+            workers affect the samples. For validation, loaders then start no worker, or one worker if the loader has a
+            setting that needs a worker, such as ``persistent_workers``. The default is False.
     """
 
     def __init__(self) -> None:
@@ -169,7 +170,7 @@ class LoaderRecorder(Interception):
 
 
 class WorkerCountLimit(Interception):
-    """Context manager that lets each loader start at most two workers, like ``LoaderRecorder.few_workers``."""
+    """Context manager that limits the workers of each loader like ``LoaderRecorder.few_workers``."""
 
     def __init__(self) -> None:
         super().__init__(self._start)
@@ -180,7 +181,7 @@ class WorkerCountLimit(Interception):
 
 
 def _limit_workers(loader: Any) -> AbstractContextManager[None]:
-    """Return a context in which ``loader`` starts at most two worker processes.
+    """Return a context in which ``loader`` starts at most two workers for training, and at most one for validation.
 
     The seed of one worker shows how the loader seeds its workers. Two workers show whether different workers have
     different seeds. A third worker would only take time.

@@ -47,9 +47,10 @@ would run.
 
 
 class RepeatedBatchLoading(Interception):
-    """Context manager for zero-cost loading: every loader yields the same batch from memory again and again.
+    """Context manager for zero-cost loading: a loader yields the same batch from memory again and again.
 
-    The number and the sizes of the batches are the same as without this context.
+    The number and the sizes of the batches are the same as without this context. Loaders whose number of batches is not
+    known, such as loaders of iterable datasets, load as usual.
 
     Attributes:
         is_active: whether loaders repeat one batch now. If False, loaders load as usual.
@@ -83,9 +84,9 @@ class RepeatedBatchLoading(Interception):
 class EpochTimer(Interception):
     """Context manager in which :meth:`time` divides a training call into epochs, and times each epoch.
 
-    Enter this context after other contexts that replace ``iter(loader)``, because a new epoch must begin before their
-    code uses the loader. The only exception is :class:`.SimulatedSteps`, which must be entered after this context, so
-    that waits for batches do not include simulated steps.
+    Other contexts may also replace ``iter(loader)``. Enter this context after all of these contexts except
+    :class:`.SimulatedSteps`, so that a new epoch begins before the code of the other contexts uses the loader. Enter
+    :class:`.SimulatedSteps` after this context, so that waits for batches do not include simulated steps.
 
     Args:
         turn: function that is called after each epoch, for example to wait for the next turn of this process. The

@@ -183,8 +183,8 @@ def run_rounds(
         max_rounds: largest number of rounds. Usually four rounds run; docs/verify.md describes when more rounds run.
         deadline: time at which the time budget ends, in seconds of ``time.monotonic``.
         own_epochs: function that returns a dictionary: label of an entry point that has not failed → number of epochs
-            of the user's full training. If the entry points in the first round have less than half of these epochs,
-            fewer rounds run, so that each round has time for more entry points.
+            of the user's full training. If the entry points that the first round timed have together less than half of
+            all these epochs, fewer rounds run, so that each round has time for more entry points.
 
     Raises:
         KeyboardInterrupt: the user pressed Ctrl-C before two rounds had run.

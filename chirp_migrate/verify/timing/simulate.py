@@ -42,8 +42,8 @@ class SimulatedSteps(Interception):
     """Context manager that adds a simulated step after each training batch.
 
     A training batch is a batch that the training takes while gradients are enabled. The simulated step sleeps until
-    ``step_s`` seconds have passed since the training received the batch. Enter this context after other contexts that
-    replace ``iter(loader)``, so that their times do not include the sleep.
+    ``step_s`` seconds have passed since the training received the batch. Enter this context after all other contexts
+    that replace ``iter(loader)``, so that the times that the other contexts measure do not include the sleep.
     """
 
     def __init__(self, step_s: float) -> None:
