@@ -91,7 +91,7 @@ def run_on_one_cpu(pid: int, cpu: int | None) -> Iterator[None]:
     """Return a context in which the process ``pid`` runs only on ``cpu``; with None, the context does nothing.
 
     Without this context, a process continues on the CPU where it last ran, and some CPUs are busier than others. If two
-    processes take turns, both processes must begin on the same CPU, so that their times can be compared.
+    processes take turns, both processes must begin their turns on the same CPU, so that their times can be compared.
     """
     process, usual = psutil.Process(), None
     if cpu is not None:

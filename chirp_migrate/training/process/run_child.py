@@ -295,7 +295,11 @@ class Child(Generic[_T]):
             late.cancel()
 
     def _kill_late(self) -> None:
-        """Kill the child at its time limit. If the last message is complete, the next wait then names the limit."""
+        """Kill the child at its time limit, while this process reads a message of the child.
+
+        If the message is incomplete, reading raises an error that names the time limit. If the message is complete, the
+        wait for the next message raises this error.
+        """
         self._killed_late = True
         kill_processes(self._mark, self._process.pid, child_exists=True)
 
@@ -343,9 +347,10 @@ class Child(Generic[_T]):
 
 
 class _Output:
-    """The output of a process. A thread reads the output and keeps the last 64 KiB, so that the process never waits.
+    """The output of a process, of which the object keeps the last 64 KiB.
 
-    Use the object as a context manager, and leave the context after the process has ended.
+    A thread reads the output at once, because the process would have to wait if the pipe were full. Use the object as a
+    context manager, and leave the context after the process has ended.
     """
 
     def __init__(self, pipe: IO[bytes]) -> None:

@@ -65,8 +65,8 @@ def has_random_samples(dataset: Any, collate: Callable[[list[Any]], Any], longes
     Args:
         dataset: a dataset that is not empty.
         collate: function that combines a list of samples into a batch, such as the ``collate_fn`` of the loader.
-        longest_s: time limit in seconds. If the samples read within this time are equal, the result is False. A single
-            slow sample may exceed the limit. The default is no limit.
+        longest_s: time limit in seconds. If all reads of a sample within this time return equal values, the result is
+            False. A single slow sample may exceed the limit. The default is no limit.
     """
     until = time.monotonic() + longest_s
     for index in range(min(_FETCHED_SAMPLES, len(dataset))):

@@ -130,12 +130,13 @@ class EntryPoint:
         module: import name of the function's module, such as ``utils.training_engine``; an empty string if no function
             in the project's source starts the training.
         name: name of the function or method, such as ``TrainingEngine.run_cross_validation``. For a workload function,
-            the name of a training call in its return value. For a script, the file name.
+            the value is the name of a training call that the workload function returns. For a script, the value is the
+            name of the script or module.
         parameters: names of the parameters of the function or method, without ``self``; an empty tuple for other entry
             points.
         hook: reference to the user's workload function, in the form ``package.module:function`` or
-            ``path.py:function``. The workload function returns training calls. An empty string without a workload
-            function.
+            ``path.py:function``. The workload function returns training calls. The value is an empty string if there is
+            no workload function.
         script: command line of a Python script, as a tuple of words; an empty tuple without a script.
         own: length of the full training that the user would run.
     """
@@ -288,7 +289,7 @@ def _advice_without_training(root: Path, command: str) -> str:
 
 
 def _is_script(path: Path) -> bool:
-    """Return whether the top level of a file has a statement such as ``if __name__ == "__main__":``."""
+    """Return whether the top level of a file has an ``if`` statement that tests ``__name__``, as scripts have."""
     tree = _parse(path)
     return tree is not None and any(
         isinstance(one, ast.If)
