@@ -136,7 +136,7 @@ class LoaderPass(msgspec.Struct):
         handles: numbers of open file descriptors of the training process after each batch; an empty list if the loader
             has no workers.
         model: number of the first module that was called for a batch of this pass, which is usually the model; -1 if no
-            module was called.
+            module was called. Passes with the same number have the same model.
         parameters: dtype of the parameters of the first called module with parameters, such as ``torch.float32``; an
             empty string if no such module was called.
         waits_s: for each batch, the seconds from the request of the training to the arrival of the batch.
@@ -225,7 +225,7 @@ class ValueSums(msgspec.Struct):
         return ValueSums(self.count * len(self.sums), [sum(self.sums)], [sum(self.squares)])
 
     def means_and_deviations(self, less: int = 0) -> list[tuple[float, float]]:
-        """Return a list of (mean, standard deviation), for each column or channel whose values are not all equal.
+        """Return a list of pairs (mean, standard deviation): one pair for each column or channel whose values differ.
 
         Args:
             less: delta degrees of freedom of the standard deviation, like ``ddof`` of ``numpy.std``. The default is 0.

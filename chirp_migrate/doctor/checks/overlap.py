@@ -26,8 +26,8 @@ def check(recording: Recording) -> Iterator[Problem]:
     The split must be wrong if training and validation share some samples, but each also reads samples that the other
     does not read. For example, the project may split the data twice at random. The message then names only the wrong
     split, if two conditions hold. First, the training epoch and the validation epoch read every sample of their
-    datasets. Second, the training samples are equal in the next training epoch. If a condition does not hold, a sampler
-    or random transforms may hide equal samples, and the message names both causes.
+    datasets. Second, the next training epoch reads the same samples with equal values. If a condition does not hold, a
+    sampler or random transforms may hide equal samples, and the message names both causes.
     """
     trained = recording.trained_datasets()
     training: tuple[LoaderInfo, LoaderPass] | None = None
@@ -83,7 +83,7 @@ def _reads_every_sample(seen: Recording, loader: LoaderInfo, one: LoaderPass) ->
 
 
 def _repeats_in_next_epoch(seen: Recording, one: LoaderPass) -> bool:
-    """Return whether all compared samples of a training epoch are equal in the next training epoch."""
+    """Return whether all compared samples of a training epoch have equal values in the next training epoch."""
     for (_, first), *later in seen.group_training_passes():
         if first.number == one.number and later:
             compared, equal = seen.count_equal_samples(first, later[0][1])

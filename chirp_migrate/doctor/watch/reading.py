@@ -44,7 +44,7 @@ _make_fetcher: Callable[..., Any] = dataloader._DatasetKind.create_fetcher
 
 
 class _End(msgspec.Struct, tag="end"):
-    """A line in a file of recordings, which shows that the iterable dataset ended in this process."""
+    """A line in a file of recordings: the iterable dataset ended in the process that wrote the file."""
 
 
 class _RunLine(FetcherPassRecord, tag="run"):

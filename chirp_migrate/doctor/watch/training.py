@@ -93,8 +93,8 @@ def record_training(
         call: function without parameters that runs the training.
         tree: absolute path of the folder with the user's code.
         folder: folder for the files in which worker processes write their recordings.
-        seconds: time limit for the call in seconds. After about a fifth of this time, an iteration over a loader ends
-            early.
+        seconds: time limit for the call in seconds. An iteration over a loader usually ends early when it has taken a
+            fifth of this time.
         recording: the recording that this function fills with its results.
 
     Returns:
@@ -320,7 +320,10 @@ class _TrainingWatch(Interception):
         return info
 
     def _place(self, loader: Any) -> CodeLine:
-        """Return the line that built the loader or, if this line is not known, iterates over the loader."""
+        """Return the line that built the loader.
+
+        If this line is not known, return the line that iterates over the loader.
+        """
         with suppress(TypeError, KeyError):
             return self._build_lines[loader]
         return self._places.line_of_caller()
