@@ -153,7 +153,7 @@ def _line_of_finding(finding: Finding, base: Path, screen: Screen) -> str:
 
 
 def _summary(found: CheckReport, quoted_path: str) -> str:
-    """Return the last line of the output: whether work remains, and the numbers of findings."""
+    """Return the last lines of the output: the numbers of findings that count and that do not count."""
     plan = found.plan
     files = len({finding.path for finding in found.work})
     parts = [f"{pluralize(len(found.work), 'finding')} in {pluralize(files, 'file')}"] if found.work else []
