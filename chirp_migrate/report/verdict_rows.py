@@ -36,7 +36,7 @@ class EntryTimes:
         ratio: time after / time before the migration.
         zero_cost_ratio: time with zero-cost loading / time before the migration; None without such a measurement.
         verdict: verdict on the entry point; "" if the entry point has no verdict. For all entry points together, the
-            verdict of the whole verification.
+            value is the verdict of the whole verification.
     """
 
     label: str

@@ -22,14 +22,14 @@ class LoaderLedger:
     """The numbers of loaders and findings of a run, by outcome.
 
     Attributes:
-        sites: dictionary, status → number of findings of the rules that count loaders. Code that only stores or passes
-            the class ``DataLoader`` is included.
+        sites: dictionary, status → number of findings of CHP001, which is the rule with a finding for each loader. Code
+            that only stores or passes the class ``DataLoader`` is included.
         reasons: dictionary, short reason → number of findings in ``sites`` that ``apply`` does not rewrite for this
             reason.
         rules: dictionary, code of a rule → dictionary, status → number of findings. The findings in ``sites`` are
             included.
         unread: number of files that could not be processed. The ledger contains no loaders or findings of these files.
-        counting: whether at least one rule of the run counts loaders.
+        counting: whether the rules of the run include CHP001.
     """
 
     sites: Mapping[FindingStatus, int]
