@@ -40,11 +40,11 @@ _FINEST = 1e-3
 
 @dataclass(frozen=True)
 class _EntryLogarithms:
-    """The logarithms of the ratios of one entry point.
+    """The logarithms of the time ratios of one entry point (a training function or script).
 
     Attributes:
-        logs: dictionary, number of a round → natural logarithm of (time after / time before the migration) in this
-            round.
+        logs: dictionary, number of a round of the measurement → natural logarithm of (time after / time before the
+            migration) in this round.
         before_s: median of the times before the migration, in seconds.
     """
 
@@ -66,8 +66,8 @@ def total_and_entry_ratios(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio 
     """Return the ratios (time after / time before the migration), with their intervals.
 
     Args:
-        rounds: one dictionary for each round, label of an entry point → (seconds before, seconds after the migration).
-            An entry point may be missing in some rounds.
+        rounds: one dictionary for each round of the measurement: label of an entry point (training function or script)
+            → (seconds before, seconds after the migration). An entry point may be missing in some rounds.
 
     Returns:
         The ratio of the total times of all entry points, and a dictionary with the ratio of each entry point. If no

@@ -1,8 +1,9 @@
 """Compute ratios of times with confidence intervals, adjust p-values of many tests, and compare two samples.
 
-The interval of a ratio is Student's confidence interval for the mean of ``log(after / before)`` over all rounds. The
-interval is exact if these logarithms have a normal distribution. A bootstrap interval from only a few rounds would be
-too narrow, because resampling five values cannot show the tails of the distribution.
+The times are measured in rounds, each of which measures both times of a ratio once. The interval of a ratio is
+Student's confidence interval for the mean of ``log(after / before)`` over all rounds. The interval is exact if these
+logarithms have a normal distribution. A bootstrap interval from only a few rounds would be too narrow, because
+resampling five values cannot show the tails of the distribution.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Ratio(msgspec.Struct, frozen=True):
     """A ratio of two times, such as (time after / time before the migration), with its confidence interval.
 
     Attributes:
-        value: geometric mean of the ratio over all rounds; a value below 1 means faster than before.
+        value: geometric mean of the measured ratios; a value below 1 means faster than before.
         low: lower end of the interval.
         high: upper end of the interval.
         rounds: number of pairs of times from which the ratio was computed.
@@ -91,8 +92,8 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
     """Return the ratio (time after / time before) of times that were measured in pairs.
 
     Args:
-        before: seconds in each round before the migration.
-        after: seconds in the same rounds after the migration, in the same order.
+        before: seconds before the migration, one value for each measurement.
+        after: seconds after the migration, which were measured together with ``before``, in the same order.
         confidence: probability that the interval contains the true ratio, between 0 and 1. The default is 0.95.
 
     Raises:

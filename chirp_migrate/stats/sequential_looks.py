@@ -1,5 +1,7 @@
 """Plan interim analyses (decision points of a measurement), and compute the error probability of each analysis.
 
+The measurement has rounds, which repeat the same timings.
+
 Each interim analysis gets a share of the total error probability. The power family of spending functions (Kim & DeMets
 1987, exponent 1.2) defines these shares. The share is nearly proportional to the number of rounds since the previous
 analysis. With a larger exponent, early analyses would get much smaller shares, and their intervals would be very wide.
@@ -44,7 +46,7 @@ _FAR = 8.5  # number of standard deviations beyond which the normal distribution
 
 @dataclass(frozen=True)
 class InterimAnalysis:
-    """A point of the measurement at which the rounds so far are analysed.
+    """A point of a measurement at which the rounds (repetitions) so far are analysed.
 
     Attributes:
         rounds: number of rounds that are complete before the analysis.
@@ -56,7 +58,7 @@ class InterimAnalysis:
 
 
 def planned_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
-    """Return the interim analyses for at most ``max_rounds`` rounds.
+    """Return the interim analyses of a measurement with at most ``max_rounds`` rounds (repetitions).
 
     For example, if ``max_rounds`` is 6, the first analysis follows round 4, and the second analysis follows round 6.
     """
