@@ -130,9 +130,9 @@ def _recommend_batch_size(loader: LoaderReport) -> list[Recommendation]:
 
 
 def augmentation_share_of_loading(with_s: Sequence[float], without_s: Sequence[float]) -> float | None:
-    """Return the share of the loading time that augmentation takes, 0 to 1; None if no round measured this share.
+    """Return the share of the loading time that augmentation takes, 0 to 1; None if this share was not measured.
 
-    The times are medians over rounds.
+    The function uses the medians of the times.
     """
     if not with_s:
         return None

@@ -170,13 +170,12 @@ def _measure_dataset(subject: MeasuredDataset, request: TuneTask, seconds: float
 def _measure_augmentation(subject: MeasuredDataset, seconds: float) -> tuple[list[float], list[float], str | None]:
     """Measure how long a batch takes with and without augmentation.
 
-    The function measures up to five rounds. After ``seconds`` seconds, no further round begins, but the first round
-    always runs.
+    The function measures both times up to five times. After ``seconds`` seconds, no further measurement begins, but the
+    first measurement always runs.
 
     Returns:
-        Three values: the seconds per batch with augmentation for each round, the seconds per batch without augmentation
-        for each round, and None. If augmentation cannot be measured, the lists are empty, and the third value is the
-        reason.
+        Three values: the list of all measured seconds per batch with augmentation, the list without augmentation, and
+        None. If augmentation cannot be measured, the lists are empty, and the third value is the reason.
     """
     if subject.options.get("batch_sampler") is not None:
         return [], [], "the batch sampler may yield indices that the unaugmented dataset does not have"

@@ -104,7 +104,7 @@ def _reason_without_workers(warned: Sequence[str]) -> str:
 def expected_measurement_seconds(
     candidate: CandidateSettings, batch_s: float, slice_s: float, start_s: float, cpus: int
 ) -> float:
-    """Estimate how many seconds the measurement of one candidate takes in one round.
+    """Estimate how many seconds a single measurement of a candidate (combination of loader settings) takes.
 
     Args:
         candidate: the combination of settings to measure.
@@ -148,7 +148,7 @@ class SettingsSweep:
     def cpu_share(self) -> float | None:
         """Return the share of time in which loading in the main process computes, 0 to 1; None if not measured.
 
-        The share is CPU time / wall time, as a median over rounds.
+        The share is CPU time / wall time, as a median over all measurements.
         """
         return median(self._cpu_shares) if self._cpu_shares else None
 
@@ -161,7 +161,7 @@ class SettingsSweep:
         return median(self._others) if self._others else None
 
     def run(self) -> list[CandidateMeasurement]:
-        """Measure until more rounds are unlikely to change the picked settings, or the time is up.
+        """Repeat the measurements until more measurements are unlikely to change the pick, or the time is up.
 
         Raises:
             Exception: the user's code raised this error while the main process loaded a batch.
@@ -203,7 +203,10 @@ class SettingsSweep:
         return self.measured
 
     def _candidates_of_round(self) -> list[CandidateMeasurement]:
-        """Return the candidates of the next round in order. Later rounds omit candidates that are provably too slow."""
+        """Return the candidates (combinations of settings) that the next round measures, in order.
+
+        Later rounds omit candidates that are provably too slow.
+        """
         contenders = self._contenders() if self.rounds >= MIN_ROUNDS else self.measured
         return order_of_round([one for one in contenders if one.error is None], self.rounds)
 

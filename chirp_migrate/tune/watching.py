@@ -127,7 +127,8 @@ def watch_loaders(
     """Run training calls until their loaders have yielded some batches, and choose the loaders to measure.
 
     Args:
-        calls: dictionary, label of an entry point → function that returns its training call.
+        calls: dictionary, label of an entry point (training function or script) → function that returns its training
+            call.
         progress: function that is called with progress messages.
         seconds: time limit in seconds for this function and the later measurement together.
         begin: function that is called before each entry point runs, with the label of the entry point.
