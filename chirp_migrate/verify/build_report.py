@@ -55,7 +55,8 @@ def build_report(
         settings: options of the verification, such as the time budget.
         watched: the records of a small run of each entry point, in both versions.
         equivalence: the differences between both versions that ``verify`` found in these records, with notes.
-        timed: the rounds that timed both versions; no rounds if the comparison found a difference.
+        timed: the rounds of the timing, in each of which both versions trained; no rounds if the comparison found a
+            difference.
         spent_s: dictionary, name of an activity of ``verify``, such as ``warming up`` → seconds of this activity.
         conditions: the report fields ``before``, ``copies`` and ``files``, which are known before the measurement.
     """
@@ -128,7 +129,7 @@ def build_report(
 
 
 def _own_run_times(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str, OwnRunTimes]:
-    """Return a dictionary: label of an entry point → its start-up time and epoch time, as medians over all rounds."""
+    """Return a dictionary: label of an entry point → its start-up time and epoch time, as medians of all timings."""
     found = {}
     for entry in discovery.entry_points:
         sides = {
@@ -166,7 +167,7 @@ def build_failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]
 
 
 def describe_rounds(rounds: Rounds) -> str:
-    """Return one line: the number of rounds, the CPU use of other processes, and why no more rounds ran."""
+    """Return one line: the number of timing rounds, the CPU use of other processes, and why no more rounds ran."""
     timed = sum(len(each.labels) for each in rounds.made)
     text = f"{pluralize(len(rounds.made), 'pair')} of processes, {pluralize(timed, 'timing')} of entry points"
     ended = "" if rounds.ended_with is None else f" No more rounds ran: {rounds.ended_with}."

@@ -104,10 +104,10 @@ def metrics_of_timed_rounds(
     """Return a dictionary: name of a metric → value for one version; None if the metric was not measured.
 
     Args:
-        own_runs_s: seconds that the full trainings of all entry points would take together, computed from the timings.
-        timings: a pair for each timed entry point and round. The pair contains the timing of this version, and the
-            timing of the migrated version in the same round. Only the timings of the migrated version include epochs
-            with zero-cost loading.
+        own_runs_s: seconds that the user's full trainings would take together, computed from the timings.
+        timings: a pair for each timing of an entry point (a training function or script). The pair contains the timing
+            of this version, and the timing of the migrated version in the same round. Only the timings of the migrated
+            version include epochs with zero-cost loading.
     """
     found: dict[str, float | None] = {one.name: None for one in METRICS}
     found["training_s"] = own_runs_s

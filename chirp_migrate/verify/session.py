@@ -94,7 +94,7 @@ def run_all_processes(
 
     Args:
         trees: dictionary, version (``before`` or ``after``) → folder with a copy of this version.
-        discovery: entry points of the version before the migration.
+        discovery: entry points (training functions or a script) of the version before the migration.
         settings: the options of the verification.
         progress: function that is called with progress messages.
         deadline: time at which the time budget ends, in seconds of ``time.monotonic``.
@@ -153,7 +153,10 @@ def _run_rounds(
     repeats: Sequence[str],
     whole: Sequence[str],
 ) -> Rounds:
-    """Time both versions in rounds, until more rounds cannot change the verdict or the time is used up."""
+    """Time both versions in rounds, until more rounds cannot change the verdict or the time is used up.
+
+    In each round, one new process for each version trains.
+    """
     deadline -= _RESERVED * settings.budget_s
 
     def make(number: int, labels: frozenset[str] | None, until: float) -> TimedRound:
@@ -183,7 +186,7 @@ def _run_rounds(
 
 
 def _needs_repeating(before: EntryPointRecord, after: EntryPointRecord) -> bool:
-    """Return whether an entry point must run again, to show which of its return values are the same in every run.
+    """Return whether a training must run again, to show which of its return values are the same in every run.
 
     A second run is necessary if the return values differ between the versions, or if samples are augmented.
     """

@@ -31,10 +31,11 @@ _LOOK_S = 0.02
 
 @dataclass
 class RecordedRuns:
-    """The recorded runs of both versions.
+    """The short runs in which ``verify`` recorded the batches of both versions.
 
     Attributes:
-        sides: dictionary, name of the version (``before`` or ``after``) → label of the entry point → its recorded run.
+        sides: dictionary, name of the version (``before`` or ``after``) → label of the entry point (training function
+            or script) → its recorded run.
         api: dictionary, name of the version → its public names and signatures.
         failing: dictionary, label of an entry point that fails before the migration → its error.
         difference: the comparison of entry points that fail before the migration. The comparison contains a note on
@@ -53,7 +54,9 @@ class RecordedRuns:
 
 
 class _WatchedVersion:
-    """The recording of the entry points in one version. Each call of :meth:`advance` continues the recording a little.
+    """The recording of the entry points (training functions or a script) in one version.
+
+    Each call of :meth:`advance` continues the recording a little.
 
     Attributes:
         found: dictionary, label of the entry point → its recorded run.
@@ -110,11 +113,11 @@ def record_runs(
     api_names: dict[str, list[str]],
     repeat_before: bool = False,
 ) -> RecordedRuns:
-    """Record a small run of every entry point in both versions, at the same time if possible.
+    """Run every entry point briefly in both versions, at the same time if possible, and record the batches.
 
     Args:
         children: object with which this function starts the child processes that train.
-        discovery: the entry points to run.
+        discovery: the entry points to run (training functions or a script).
         api_names: dictionary, module → public names whose signatures are read in both versions.
         repeat_before: whether the version before the migration runs every entry point twice. Two runs show which values
             differ from run to run, for example on a GPU.

@@ -30,7 +30,8 @@ class Equivalence:
     Attributes:
         found: the differences; an empty list if ``verify`` finds no difference between the trainings of both versions.
         notes: sentences on values that were not compared, and on problems that both versions have.
-        smallest_p: dictionary, entry point → smallest p-value of its statistical tests, after Holm's correction.
+        smallest_p: dictionary, label of an entry point (a training function or script) → smallest p-value of its
+            statistical tests, after Holm's correction.
         detectable_changes: dictionary, entry point → a distance between two distribution functions, 0 to 1. In 9 of 10
             verifications, each two-sample test of the entry point finds a change of the distribution by this distance.
         unrepeatable: entry points whose losses or batches differ even between two runs of the version before the
@@ -83,7 +84,9 @@ def compare_traces(
     after: Mapping[str, EntryPointRecord],
     again: Mapping[str, EntryPointRecord] | None = None,
 ) -> Equivalence:
-    """Compare the recorded iterations over loaders before and after the migration, one entry point after the other.
+    """Compare the recorded iterations over loaders before and after the migration.
+
+    The function compares one entry point (training function or script) after the other.
 
     Args:
         before: dictionary, label of the entry point → its recorded run before the migration.
@@ -156,7 +159,7 @@ def compare_results(
     repeated: Mapping[str, Mapping[str, Mapping[str, str]]],
     unrepeatable: Collection[str] = (),
 ) -> Equivalence:
-    """Compare the return values of the entry points before and after the migration.
+    """Compare the return values of entry points (training functions or a script) before and after the migration.
 
     A second run of an entry point shows which of its return values differ from run to run. If no second run exists, the
     function assumes that all return values are the same in every run.
@@ -205,7 +208,7 @@ def _differing_paths(first: Mapping[str, str], second: Mapping[str, str]) -> set
 def _distribution_tests(
     label: str, before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
 ) -> list[_StatisticalTest]:
-    """Run tests of whether the augmented samples of an entry point have the same distribution in both versions."""
+    """Run tests of whether the augmented samples of a training have the same distribution in both versions."""
     old, new = ([record for record in side if record.random] for side in (before, after))
     if not old or not new:
         return []
@@ -293,7 +296,10 @@ def _compare_picklability(
 
 
 def _describe_dropped_validation(after: Sequence[LoaderPassTrace]) -> list[str]:
-    """Return a list with a sentence on the first validation pass that omits samples because of ``drop_last``."""
+    """Return a sentence on the first validation iteration that omits samples because of ``drop_last``.
+
+    The sentence is the only element of a list. The list is empty if there is no such iteration.
+    """
     for number, record in enumerate((r for r in after if r.role == "validation"), start=1):
         if record.drop_last and 0 <= record.samples < record.available:
             lost = record.available - record.samples

@@ -89,7 +89,7 @@ class LoaderRecorder(Interception):
         self._walks = walks
 
     def _iterate_again(self, walk: PassRecorder, most: int, until: float) -> int:
-        """Iterate over the loader of a pass again, and return the number of samples.
+        """Iterate again over the loader of a recorded iteration, and return the number of samples.
 
         The iteration ends after ``most`` samples, or at the time ``until``.
         """
@@ -104,9 +104,9 @@ class LoaderRecorder(Interception):
         return sum(more.record.samples for more in self._walks)
 
     def take(self) -> list[LoaderPassTrace]:
-        """Return the records of all passes since the last call of this method, in order of their start.
+        """Return the records of all iterations over loaders since the last call of this method.
 
-        The result includes passes that yielded no batch.
+        The records are in the order in which the iterations began, and include iterations that yielded no batch.
         """
         last: dict[tuple[str, int], PassRecorder] = {}
         for walk in self._walks:
@@ -122,7 +122,8 @@ class LoaderRecorder(Interception):
     def loading(self, walk: PassRecorder) -> Iterator[None]:
         """Return a context for running the code of a loader.
 
-        Indices that its sampler yields are added to the pass ``walk``.
+        The indices that the sampler yields in this context are added to ``walk``, the record of an iteration over the
+        loader.
         """
         outer, self._samplers.into = self._samplers.into, (walk.loader, walk.drawn)
         try:

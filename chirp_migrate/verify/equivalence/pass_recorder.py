@@ -1,4 +1,4 @@
-"""Record one pass over a loader: hashes and statistics of each batch, and a summary of the pass."""
+"""Record one iteration over a loader (a pass): hashes and statistics of each batch, and a summary of the pass."""
 
 from __future__ import annotations
 
@@ -131,8 +131,8 @@ class PassRecorder:
         """Complete the record after the last batch, with the indices and the hash of all samples.
 
         Args:
-            before: the previous pass of the same role over a dataset of the same length; None if this pass is the
-                first.
+            before: the previous iteration over a loader with the same purpose (training or validation) and a dataset of
+                the same length; None if there is no such iteration.
         """
         record = self.record
         samples = [sample for batch in self.batches for sample in batch]

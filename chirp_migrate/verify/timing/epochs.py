@@ -173,7 +173,7 @@ class EpochTimer(Interception):
         def around(advance: Callable[[], Any]) -> Any:
             """Take a batch, and record how long the training waited for the batch.
 
-            The wait for the first batch of a pass begins at ``iter(loader)``.
+            The wait for the first batch of an iteration begins at ``iter(loader)``.
             """
             nonlocal batches
             asked = time.perf_counter() if batches else begun
@@ -237,7 +237,7 @@ class EpochTimer(Interception):
         return time.perf_counter() - self._began - self._stopped_s - self._cached.making_s
 
     def _number_of_batches(self, loader: Any) -> int | None:
-        """Return the number of batches in a pass over ``loader``; None if this number is not known.
+        """Return the number of batches in an iteration over ``loader``; None if this number is not known.
 
         The clock of the epoch stops during this method, so the time that ``len(loader)`` takes does not count.
         """
@@ -252,7 +252,7 @@ class EpochTimer(Interception):
             self._stopped_s += time.perf_counter() - began
 
     def _read_memory(self) -> None:
-        """Measure the memory at the last batch of a pass, when the workers still run but have nothing more to load."""
+        """Measure the memory at the last batch of an iteration, when the workers still run but load nothing more."""
         _finish_device()  # otherwise, the GPU would continue its work while the clock is stopped
         began = time.perf_counter()
         memory = DataLoaderPerformanceMonitor().memory_status()

@@ -1,7 +1,10 @@
-"""Run the rounds of a verification, and decide after interim analyses whether more rounds are necessary.
+"""Time both versions in rounds, and decide after interim analyses whether more rounds are necessary.
 
-An interim analysis (:mod:`chirp_migrate.stats.sequential_looks`) returns the entry points for which the timings do not
-yet prove a conclusion, such as that the entry point is not slower. Only these entry points run in the next rounds.
+In each round, one new process for each version trains the entry points (training functions or scripts).
+
+An interim analysis (:mod:`chirp_migrate.stats.sequential_looks`) follows some of the rounds. The analysis returns the
+entry points for which the timings do not yet prove a conclusion, such as that the entry point is not slower. Only these
+entry points run in the next rounds.
 """
 
 from __future__ import annotations
@@ -50,7 +53,10 @@ def own_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float:
 
 
 def zero_cost_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float | None:
-    """Compute the seconds of the user's full training with zero-cost loading; None if ``timing`` lacks such epochs."""
+    """Compute the seconds of the user's full training if loading took no time (zero-cost loading).
+
+    The result is None if ``timing`` has no epochs with zero-cost loading.
+    """
     if not timing.cached_s or not timing.epochs_s:
         return None
     loading_s = max(0.0, statistics.median(timing.epochs_s) - statistics.median(timing.cached_s))
@@ -59,7 +65,7 @@ def zero_cost_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float | 
 
 @dataclass
 class TimedRound:
-    """The timings of one round.
+    """The timings of one round, in which each version trained in a new process.
 
     Attributes:
         visits: dictionary, version → label of the entry point → its timing.
@@ -83,7 +89,7 @@ class TimedRound:
         others: float | None,
         duration_s: float,
     ) -> TimedRound:
-        """Build a round from its timings, without entry points that were timed in only one version."""
+        """Build a round from its timings; omit trainings that were timed in only one version."""
         labels = [label for label in own if all(label in visits[side] for side in ("before", "after"))]
         seconds = {
             side: {label: own_run_seconds(visits[side][label], own[label]) for label in labels} for side in visits
@@ -103,7 +109,7 @@ class TimedRound:
 
 
 class StopReason(str, Enum):
-    """The reason why ``verify`` starts no more rounds of timing."""
+    """The reason why ``verify`` ended the timing."""
 
     SETTLED = "every question answered"
     ROUNDS = "all rounds made"
@@ -112,7 +118,7 @@ class StopReason(str, Enum):
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """All rounds and interim analyses of a verification.
+    """All timing rounds of a verification, and all interim analyses (decisions on whether more rounds are necessary).
 
     Attributes:
         made: the complete rounds, in the order in which they ran.
@@ -136,7 +142,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, made: Sequence[TimedRound], looks: Sequence[InterimAnalysis], stopped: StopReason | None = None
     ) -> Rounds:
-        """Combine rounds and interim analyses, and summarise the CPU use of other processes over all rounds."""
+        """Combine timing rounds and interim analyses, and summarise the CPU use of other processes over all rounds."""
         others = [each.others for each in made if each.others is not None]
         return cls(
             made=list(made),
@@ -172,7 +178,9 @@ def run_rounds(
     deadline: float,
     own_epochs: Callable[[], Mapping[str, int]] = dict,
 ) -> Rounds:
-    """Run rounds until more rounds are not necessary, ``max_rounds`` rounds have run, or the time is used up.
+    """Time both versions in rounds until no more rounds are necessary, or until a limit is reached.
+
+    The limits are ``max_rounds`` and ``deadline``. In each round, one new process for each version trains.
 
     Args:
         run_round: function that runs one round. Its first argument is the number of the round, from 0. The second
