@@ -35,7 +35,7 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
 
 @contextmanager
 def clean_up_if_killed(mark: str, folder: Path) -> Iterator[None]:
-    """Return a context in which the guard ends processes and removes a folder if this process is killed.
+    """Return a context in which a guard process ends processes and removes a folder if this process is killed.
 
     If this process reaches the end of the context, the guard does nothing. So the caller must end the processes before
     the end of the context, and remove the folder afterwards.

@@ -161,12 +161,12 @@ class Child(Generic[_T]):
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether the child waits for its next turn."""
+        """Return whether the child waits until :meth:`give_turn` starts its next turn."""
         return self._waits
 
     @property
     def is_busy(self) -> bool:
-        """Return whether the child is working, which means that it neither waits for a turn nor has ended."""
+        """Return whether the child is working: it has not ended, and does not wait for :meth:`give_turn`."""
         return not (self._waits or self._ended)
 
     @property
@@ -181,7 +181,7 @@ class Child(Generic[_T]):
         return self._output.text().replace(f"{self.request.tree}{os.sep}", "")
 
     def wait_until_ready(self) -> None:
-        """Wait until the child is ready for its next turn, or has ended.
+        """Wait until the child waits for the next call of :meth:`give_turn`, or has ended.
 
         Raises:
             WorkloadFailed: the child took longer than its time limit.
@@ -215,7 +215,7 @@ class Child(Generic[_T]):
                 self.cpu_s = 0.0
 
     def give_turn(self, within_s: float | None = None, cpu: int | None = None) -> None:
-        """Let the child run its next turn.
+        """Let the child continue until it waits for the next call of this method; such a part of the work is a turn.
 
         Args:
             within_s: new time limit for all remaining work of the child, in seconds; None to keep the present time
@@ -235,7 +235,7 @@ class Child(Generic[_T]):
             self._send(b"go")
 
     def suspend(self) -> None:
-        """Suspend the child and all its processes until its next turn, so that these processes use no CPU time.
+        """Suspend the child and all its processes until :meth:`give_turn`, so that these processes use no CPU time.
 
         If the child does not wait for a turn, the method does nothing.
         """

@@ -308,7 +308,7 @@ def _parse(path: Path) -> ast.Module | None:
 
 
 def _entry_points_of_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | str]:
-    """Yield the entry points of a module, and a sentence for each function that is no entry point but looks like one.
+    """Yield the training functions of a module, and a sentence for each function that only looks like one.
 
     Args:
         utils: folder ``utils/`` of the project.
