@@ -22,10 +22,12 @@ from chirp_migrate.verify.verify_report import LoadingProblem
 def find_problems_in_traces(
     traces: Mapping[str, Sequence[LoaderPassTrace]], has_own_data: bool
 ) -> list[LoadingProblem]:
-    """Return the loading problems of all entry points. A problem that occurs in several entry points appears once.
+    """Return the loading problems of all entry points (training functions or a script).
+
+    A problem that occurs in several entry points appears once.
 
     Args:
-        traces: dictionary, label of an entry point → the records of its loader passes.
+        traces: dictionary, label of an entry point → the records of its iterations over loaders.
         has_own_data: whether the training uses the user's own samples; False if ``verify`` created synthetic samples.
     """
     found: dict[tuple[str, str], dict[str, None]] = {}
@@ -82,7 +84,7 @@ def _loader_info(number: int, dataset: int, one: LoaderPassTrace) -> LoaderInfo:
 
 
 def _batch_records(one: LoaderPassTrace) -> list[BatchRecord]:
-    """Return the batches of a loader pass.
+    """Return the batches of one iteration over a loader.
 
     If the index of a sample in the innermost dataset is known, the sample gets a name that contains this index.
     """

@@ -78,7 +78,7 @@ def _samples(seen: Recording, one: LoaderPass) -> set[str]:
 
 
 def _reads_every_sample(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
-    """Return whether the loader pass ``one`` read every sample of the dataset."""
+    """Return whether the iteration ``one`` over a loader read every sample of the dataset."""
     return len(seen.samples_of(one)) == loader.samples
 
 

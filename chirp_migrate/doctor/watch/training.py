@@ -265,7 +265,10 @@ class _TrainingWatch(Interception):
             raise StopTraining
 
     def _make_receiver(self, _dataset: Any) -> RecordReceiver | None:
-        """Return the destination for the recording of a new fetcher; None if no loader pass is beginning."""
+        """Return the destination for the recording of a new fetcher (PyTorch's object that reads batches).
+
+        The result is None if no iteration over a loader is beginning.
+        """
         if self._beginning_pass is None:
             return None
         self._is_fetched = True
