@@ -91,7 +91,7 @@ class LoaderLedger:
         return {why: number for why, number in self.reasons.items() if why != _VALUE}
 
     def to_counts(self) -> LoaderCounts:
-        """Convert the ledger to the form in which JSON documents contain it."""
+        """Convert the numbers of loaders and findings to the form in which JSON documents contain these numbers."""
         return LoaderCounts(
             sites={"found": sum(self.sites.values()), **_by_name(self.sites)},
             listed_by_reason=dict(self.reasons),

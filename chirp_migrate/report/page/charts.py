@@ -43,10 +43,10 @@ class Plot:
 
 
 def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
-    """Draw a bar of the median time for each version of one entry point, with a line from shortest to longest time.
+    """Draw a bar of the median training time for each version, with a line from shortest to longest time.
 
     Args:
-        seconds: the seconds of every round, by version.
+        seconds: the measured seconds of one entry point (training function or script), by version.
         longest: length of the x axis in seconds. Bars that users compare must have the same axis.
     """
     shapes = []

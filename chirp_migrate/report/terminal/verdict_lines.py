@@ -205,7 +205,7 @@ def _before_and_after(before: str, after: str) -> str:
 
 
 def _last_losses(passes: Sequence[LoaderPassTrace]) -> str:
-    """Return the mean losses of the last training pass and validation pass, such as ``0.3100 / 0.4200``."""
+    """Return the mean losses of the last training epoch and the last validation, such as ``0.3100 / 0.4200``."""
     texts = []
     for role in ("train", "validation"):
         means = [loss for record in passes if record.role == role and (loss := record.mean_loss()) is not None]
