@@ -149,5 +149,5 @@ def _show_diff(plan: Plan, output: Output) -> None:
     error_screen.text(applied.totals_line(plan))
     applied.show_notes(plan, error_screen)
     applied.show_loader_counts(
-        plan, (), error_screen, planned=True, listed=" (listed after the diff)" if plan.files else ""
+        plan, (), error_screen, planned=True, list_reference=" (listed after the diff)" if plan.files else ""
     )

@@ -26,21 +26,23 @@ from chirp_migrate.transaction.commit import CommitResult, commit_plan
 from chirp_migrate.transaction.journal import APPLIED_PLAN, applied_runs, has_unfinished_run
 
 
-def accepted_part_of_plan(reviewed: PlanFile, request: PlanRequest, plan_file: Path) -> tuple[Plan, frozenset[str]]:
+def accepted_part_of_plan(
+    reviewed_plan: PlanFile, request: PlanRequest, plan_file: Path
+) -> tuple[Plan, frozenset[str]]:
     """Return the accepted part of a reviewed plan, and the paths of the files with edited hunks.
 
     Raises:
         WriteRefused: the review of the plan is not finished, or accepted hunks depend on refused hunks.
     """
-    open_ones = [one for one in decidable_hunk_ids(reviewed.plan) if one not in reviewed.choices]
-    if reviewed.reviewed and open_ones:
+    open_ones = [one for one in decidable_hunk_ids(reviewed_plan.plan) if one not in reviewed_plan.choices]
+    if reviewed_plan.reviewed and open_ones:
         raise WriteRefused(
             f"{len(open_ones)} hunks of {plan_file} are not decided yet, the first in {open_ones[0][0]}. Nothing was "
             "changed. To decide on these hunks: "
             f"`chirp-migrate review {request.quoted_path} --plan {quote(str(plan_file))}`."
         )
-    edited = frozenset(name for (name, _), choice in reviewed.choices.items() if choice.edits is not None)
-    return apply_choices(reviewed.plan, reviewed.choices), edited
+    edited = frozenset(name for (name, _), choice in reviewed_plan.choices.items() if choice.edits is not None)
+    return apply_choices(reviewed_plan.plan, reviewed_plan.choices), edited
 
 
 def apply_plan(

@@ -21,7 +21,7 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import Finding, FindingStatus
 from chirp_migrate.report.formats.github import workflow_commands
-from chirp_migrate.report.formats.sarif import check_sarif
+from chirp_migrate.report.formats.sarif import sarif_of_check
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.review.plan_file import plan_document, run_document
 from chirp_migrate.transaction.commit import commit_plan
@@ -97,7 +97,7 @@ def check(request: PlanRequest, form: str, add_ignore: bool, strict: bool, outpu
     elif form == "github":
         lines = list(workflow_commands(found, verbose=output.verbose))
     else:
-        lines = to_json_bytes(result if form == "json" else check_sarif(found)).decode("ascii").splitlines()
+        lines = to_json_bytes(result if form == "json" else sarif_of_check(found)).decode("ascii").splitlines()
     write_bytes(STANDARD_OUTPUT, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"))
     if not output.quiet:
         # Another program may read the document from standard output, so print the summary to standard error.

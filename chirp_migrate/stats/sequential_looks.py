@@ -57,7 +57,7 @@ class InterimAnalysis:
     share: float
 
 
-def planned_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
+def planned_interim_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
     """Return the interim analyses of a measurement with at most ``max_rounds`` rounds (repetitions).
 
     For example, if ``max_rounds`` is 6, the first analysis follows round 4, and the second analysis follows round 6.
@@ -76,7 +76,7 @@ def planned_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
     )
 
 
-def last_analysis_error(analyses: Sequence[InterimAnalysis]) -> float:
+def error_probability_of_last_analysis(analyses: Sequence[InterimAnalysis]) -> float:
     """Return the error probability for the interval of the last analysis, from the joint distribution of all analyses.
 
     With this error probability, each analysis spends exactly its share of the total error probability.

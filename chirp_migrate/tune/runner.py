@@ -53,7 +53,7 @@ _LEAST_S = 1.0
 
 
 def run(
-    request: TuneTask, progress: Progress, begin_entry: Callable[[str, int], None] = lambda _label, _others: None
+    request: TuneTask, progress: Progress, before_entry_point: Callable[[str, int], None] = lambda _label, _others: None
 ) -> TuneReport:
     """Measure loader settings for each dataset or loader of the task, and return results with recommendations.
 
@@ -62,9 +62,9 @@ def run(
     Args:
         request: the task.
         progress: function that is called with progress messages.
-        begin_entry: function that is called before each entry point (training function or script) runs. Its first
-            argument is the label of the entry point. Its second argument is the number of all entry points minus 1.
-            Before the measurement begins, the function is called once more, with an empty label and the number 0.
+        before_entry_point: function that is called before each entry point (training function or script) runs. Its
+            first argument is the label of the entry point. Its second argument is the number of all entry points minus
+            1. Before the measurement begins, the function is called once more, with an empty label and the number 0.
 
     Raises:
         TaskNotPossible: the requested dataset or training cannot be measured.
@@ -72,8 +72,10 @@ def run(
     """
     seed_everything(_SEED)
     ends_at = request.ends_at or time.time() + request.grid.seconds
-    subjects, training, notes = _find_subjects(request, progress, begin_entry, max(_LEAST_S, ends_at - time.time()))
-    begin_entry("", 0)
+    subjects, training, notes = _find_subjects(
+        request, progress, before_entry_point, max(_LEAST_S, ends_at - time.time())
+    )
+    before_entry_point("", 0)
     loaders: list[LoaderReport] = []
     for number, subject in enumerate(subjects):
         if loaders and request.discovery and time.time() > ends_at:

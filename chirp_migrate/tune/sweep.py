@@ -60,7 +60,7 @@ def setting_combinations(
 
 
 def measure_settings(
-    subject: MeasuredDataset, candidate: CandidateSettings, seconds: float
+    measured_dataset: MeasuredDataset, candidate: CandidateSettings, seconds: float
 ) -> tuple[float, LoadingRate]:
     """Load batches with some loader settings for about ``seconds`` seconds, and measure the rate.
 
@@ -74,7 +74,7 @@ def measure_settings(
         Exception: the user's dataset or ``collate_fn`` raised this error.
     """
     options = {
-        **subject.options,
+        **measured_dataset.options,
         "batch_size": candidate.batch_size,
         "prefetch_factor": candidate.prefetch_factor,
         "pin_memory": pinning_device() is not None,
@@ -82,13 +82,13 @@ def measure_settings(
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         rate = measure_loading_rate(
-            subject.dataset,
-            EndlessIndices(len(subject.dataset), options),
+            measured_dataset.dataset,
+            EndlessIndices(len(measured_dataset.dataset), options),
             options,
             num_workers=candidate.num_workers,
             prefetch_threads=candidate.prefetch_threads,
             seconds=seconds,
-            is_batched=subject.report.migrated,
+            is_batched=measured_dataset.report.migrated,
         )
     if rate.lost_workers:
         raise RuntimeError(_reason_without_workers([str(warning.message) for warning in warned]))

@@ -10,7 +10,7 @@ from chirp_migrate.console.text import format_percent
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.stats.blocked_ratios import total_and_entry_ratios
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.stats.sequential_looks import ERROR, InterimAnalysis, last_analysis_error
+from chirp_migrate.stats.sequential_looks import ERROR, InterimAnalysis, error_probability_of_last_analysis
 from chirp_migrate.verify.options import MARGIN
 from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
 
@@ -130,7 +130,7 @@ class Judge:
         """
         seen: dict[str | None, CombinedTiming] = {} if total is None else {None: total}
         seen.update(entries)
-        low_error, high_error = looks[-1].share * ERROR / (len(seen) + 1), last_analysis_error(looks)
+        low_error, high_error = looks[-1].share * ERROR / (len(seen) + 1), error_probability_of_last_analysis(looks)
         for line, timing in seen.items():
             found = timing.at(low_error, high_error)
             shows = self._draw_conclusion(line, found)

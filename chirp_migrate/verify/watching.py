@@ -108,7 +108,7 @@ class _WatchedVersion:
 
 
 def record_runs(
-    children: ChildStarter,
+    child_starter: ChildStarter,
     discovery: DiscoveredEntryPoints,
     api_names: dict[str, list[str]],
     repeat_before: bool = False,
@@ -116,7 +116,7 @@ def record_runs(
     """Run every entry point briefly in both versions, at the same time if possible, and record the batches.
 
     Args:
-        children: object with which this function starts the child processes that train.
+        child_starter: object with which this function starts the child processes that train.
         discovery: the entry points to run (training functions or a script).
         api_names: dictionary, module → public names whose signatures are read in both versions.
         repeat_before: whether the version before the migration runs every entry point twice. Two runs show which values
@@ -126,15 +126,15 @@ def record_runs(
         WorkloadFailed: an entry point fails only after the migration, or all entry points fail before the migration.
     """
     watched = RecordedRuns()
-    for together in children.concurrent_versions:
+    for together in child_starter.concurrent_versions:
         with ExitStack() as stack:
 
             def start(side: str, left: Sequence[EntryPoint], stack: ExitStack = stack) -> Child[RunResult]:
                 more = {"api_names": api_names, "twice": repeat_before and side == "before"}
-                return stack.enter_context(children.prepare_child(side, JobKind.WATCH, left, **more))
+                return stack.enter_context(child_starter.prepare_child(side, JobKind.WATCH, left, **more))
 
             sides = {
-                side: _WatchedVersion(discovery.entry_points, partial(start, side), children.watch_limit_s)
+                side: _WatchedVersion(discovery.entry_points, partial(start, side), child_starter.watch_limit_s)
                 for side in together
             }
             while not all(version.is_over for version in sides.values()):
@@ -143,7 +143,7 @@ def record_runs(
                         version.advance()
                 done = min(len(version.found) for version in sides.values())
                 text = "recording what each entry point loads"
-                children.progress(ProgressStep(text, done, len(discovery.entry_points)))
+                child_starter.progress(ProgressStep(text, done, len(discovery.entry_points)))
             for side, version in sides.items():
                 watched.sides[side], watched.api[side] = version.found, version.api
     before, after = watched.sides["before"], watched.sides["after"]

@@ -52,7 +52,7 @@ from chirp_migrate.doctor.watch.reading import (
     read_fetcher_passes,
     record_fetchers,
 )
-from chirp_migrate.doctor.watch.results import functions_by_code
+from chirp_migrate.doctor.watch.results import functions_by_code_object
 from chirp_migrate.doctor.watch.samples import (
     cpu_bytes_by_position,
     describe_batch,
@@ -84,17 +84,22 @@ _MEMORY_FACTOR = 2
 
 
 def record_training(
-    label: str, call: Callable[[], Any], tree: Path, folder: Path, seconds: float, recording: Recording
+    label: str,
+    training_call: Callable[[], Any],
+    tree: Path,
+    recordings_folder: Path,
+    time_limit_s: float,
+    recording: Recording,
 ) -> list[Any]:
     """Run a training call, and fill in ``recording`` even if the call raises an error.
 
     Args:
         label: short unique name of the training call, for the report.
-        call: function without parameters that runs the training.
+        training_call: function without parameters that runs the training.
         tree: absolute path of the folder with the user's code.
-        folder: folder for the files in which worker processes write their recordings.
-        seconds: time limit for the call in seconds. An iteration over a loader usually ends early when it has taken a
-            fifth of this time.
+        recordings_folder: folder for the files in which worker processes write their recordings.
+        time_limit_s: time limit for the call in seconds. An iteration over a loader usually ends early when it has
+            taken a fifth of this time.
         recording: the recording that this function fills with its results.
 
     Returns:
@@ -103,18 +108,19 @@ def record_training(
     Raises:
         Exception: the call raised this error.
     """
-    folder = Path(tempfile.mkdtemp(dir=folder))  # workers of a failed call may still write to its folder
-    watch = _TrainingWatch(recording, LineFinder(tree), folder, seconds)
+    # Each call has its own folder, because workers of a failed call may still write to their folder.
+    recordings_folder = Path(tempfile.mkdtemp(dir=recordings_folder))
+    watch = _TrainingWatch(recording, LineFinder(tree), recordings_folder, time_limit_s)
     recording.label, recording.cpus, recording.most_handles = label, usable_cpus(), _file_descriptor_limit()
     began = time.perf_counter()
     try:
         with watch.watching(), suppress(StopTraining):
-            call()
+            training_call()
     finally:
         recording.seconds = time.perf_counter() - began
         loaders = watch.end_workers()
-        recording.worker_starts = passes_with_new_workers(folder)
-        recording.runs += read_fetcher_passes(folder)
+        recording.worker_starts = passes_with_new_workers(recordings_folder)
+        recording.runs += read_fetcher_passes(recordings_folder)
     return loaders
 
 
@@ -309,7 +315,8 @@ class _TrainingWatch(Interception):
             held_bytes=count_tensor_bytes(dataset),
             objects=large_containers(dataset),
             functions={
-                one.__qualname__: self._places.line_of_definition(one) for one in functions_by_code(dataset).values()
+                one.__qualname__: self._places.line_of_definition(one)
+                for one in functions_by_code_object(dataset).values()
             },
         )
         if loader.num_workers:

@@ -277,7 +277,7 @@ def show_loader_counts(
     screen: Screen,
     *,
     planned: bool = False,
-    listed: str = "",
+    list_reference: str = "",
 ) -> None:
     """Print the number of loaders with each outcome. With ``-v``, also print counts of the findings of other rules.
 
@@ -286,10 +286,11 @@ def show_loader_counts(
         unwritten: files that could not be written.
         screen: the terminal.
         planned: True if the plan is not applied yet, so that the words describe the future.
-        listed: text that refers to the list of loaders that are not rewritten, such as " (listed after the diff)".
+        list_reference: text that refers to the list of loaders that are not rewritten, such as " (listed after the
+            diff)".
     """
     ledger = LoaderLedger.of(plan, unwritten)
-    for sentence in ledger_sentences(ledger, planned=planned, listed=listed):
+    for sentence in ledger_sentences(ledger, planned=planned, list_reference=list_reference):
         screen.text(sentence, hang=2)
     in_tests = loaders_in_tests_line(plan)
     if in_tests:
@@ -351,4 +352,4 @@ def _rule_or_gain(same: Sequence[Finding]) -> str:
 def _list_places(findings: Sequence[Finding], most: int) -> str:
     """Return the line numbers of findings, such as ``3, 9``, or ``3, 9, 7 more`` for more than ``most`` findings."""
     # Join with ", " and without "and", so that the table fits 80 columns.
-    return shorten_list(dict.fromkeys(finding.place for finding in findings), most, joint=", ")
+    return shorten_list(dict.fromkeys(finding.place for finding in findings), most, rest_intro=", ")

@@ -72,7 +72,7 @@ def select_entry_points(discovery: DiscoveredEntryPoints, expression: str | None
     return replace(discovery, entry_points=entries)
 
 
-def entry_point_source(entry: EntryPoint, model: str, sizes: WorkloadSizes) -> str:
+def entry_point_call_text(entry: EntryPoint, model: str, sizes: WorkloadSizes) -> str:
     """Return the call of an entry point (training function or script) as Python code, or as a command line.
 
     ``--list`` prints this text.

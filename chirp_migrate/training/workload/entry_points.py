@@ -103,7 +103,7 @@ class WorkloadSizes:
 
 
 @dataclass(frozen=True)
-class OwnRun:
+class FullTrainingLength:
     """The length of the full training that the user would run. The numbers are defaults in the project's source.
 
     Attributes:
@@ -146,7 +146,7 @@ class EntryPoint:
     parameters: tuple[str, ...] = ()
     hook: str = ""
     script: tuple[str, ...] = ()
-    own: OwnRun = OwnRun()
+    own: FullTrainingLength = FullTrainingLength()
 
     @property
     def source(self) -> TrainingSource:
@@ -257,8 +257,10 @@ def find_entry_points(root: Path, model: str | None = None, command: str = "veri
     entry_points: dict[str, EntryPoint] = {}
     left_out: list[str] = []
     trees = [tree for module in TRAINING_MODULES if (tree := _parse(utils / f"{module}.py")) is not None]
-    usual = OwnRun(
-        _first_integer_set(trees, _EPOCHS) or OwnRun.epochs, _first_integer_set(trees, _FOLDS_NAMED) or 1, False
+    usual = FullTrainingLength(
+        _first_integer_set(trees, _EPOCHS) or FullTrainingLength.epochs,
+        _first_integer_set(trees, _FOLDS_NAMED) or 1,
+        False,
     )
     for module in TRAINING_MODULES:
         for entry in _entry_points_of_module(utils, module, usual):
@@ -307,7 +309,7 @@ def _parse(path: Path) -> ast.Module | None:
         return None
 
 
-def _entry_points_of_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | str]:
+def _entry_points_of_module(utils: Path, name: str, usual: FullTrainingLength) -> Iterator[EntryPoint | str]:
     """Yield the training functions of a module, and a sentence for each function that only looks like one.
 
     Args:
@@ -331,13 +333,13 @@ def _entry_points_of_module(utils: Path, name: str, usual: OwnRun) -> Iterator[E
                 yield f"{module}.{node.name}: it does not have the parameters of a training function"
 
 
-def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) -> OwnRun:
+def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: FullTrainingLength) -> FullTrainingLength:
     """Return the length of the user's full training, from the function's defaults or else from ``usual``."""
     epochs = _first_integer_set([function], _EPOCHS) or usual.epochs
     folds = _first_integer_set([function], _FOLDS_NAMED)
     if folds is None:
         folds = usual.folds if "fold_indices" in parameters else 1
-    return OwnRun(epochs, folds, False)
+    return FullTrainingLength(epochs, folds, False)
 
 
 def _first_integer_set(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
@@ -358,7 +360,7 @@ def _first_integer_set(within: Iterable[ast.AST], names: Sequence[str]) -> int |
     return None
 
 
-def _entry_points_of_engine(module: str, engine: ast.ClassDef, usual: OwnRun) -> Iterator[EntryPoint | str]:
+def _entry_points_of_engine(module: str, engine: ast.ClassDef, usual: FullTrainingLength) -> Iterator[EntryPoint | str]:
     methods = {node.name: _parameters(node)[1:] for node in engine.body if isinstance(node, ast.FunctionDef)}
     if not set(methods.get("__init__", ())) >= _ENGINE_INIT:
         yield f"{module}.TrainingEngine: its constructor does not take (model_class, num_classes, config)"

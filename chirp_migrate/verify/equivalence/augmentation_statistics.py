@@ -212,17 +212,17 @@ def count_equally_augmented_pairs(
     return found
 
 
-def fisher_p_value(count: int, total: int, count_after: int, total_after: int) -> float:
+def fisher_p_value(count_before: int, total_before: int, count_after: int, total_after: int) -> float:
     """Return the p-value of Fisher's exact test of whether a share has increased.
 
     The shares are ``count / total`` before and ``count_after / total_after`` after the migration. If one of the totals
     is 0, the result is 1.0.
     """
-    if not total or not total_after:
+    if not total_before or not total_after:
         return 1.0
     from scipy.stats import fisher_exact
 
-    table = [[count_after, total_after - count_after], [count, total - count]]
+    table = [[count_after, total_after - count_after], [count_before, total_before - count_before]]
     return float(fisher_exact(table, alternative="greater").pvalue)
 
 

@@ -79,10 +79,10 @@ class _StatisticalTest:
     samples: tuple[int, int] | None = None
 
 
-def compare_traces(
+def compare_recorded_passes(
     before: Mapping[str, EntryPointRecord],
     after: Mapping[str, EntryPointRecord],
-    again: Mapping[str, EntryPointRecord] | None = None,
+    second_runs: Mapping[str, EntryPointRecord] | None = None,
 ) -> Equivalence:
     """Compare the recorded iterations over loaders before and after the migration.
 
@@ -91,16 +91,18 @@ def compare_traces(
     Args:
         before: dictionary, label of the entry point → its recorded run before the migration.
         after: dictionary, label of the entry point → its recorded run after the migration.
-        again: dictionary, label of the entry point → its second recorded run before the migration; None without second
-            runs. On a GPU, two runs of the same training may differ. If losses or batches differ between the first and
-            the second run, the function compares only the distributions of these values in both versions.
+        second_runs: dictionary, label of the entry point → its second recorded run before the migration; None without
+            second runs. On a GPU, two runs of the same training may differ. If losses or batches differ between the
+            first and the second run, the function compares only the distributions of these values in both versions.
     """
     result = Equivalence()
     tests: list[_StatisticalTest] = []
     for label, old in before.items():
         new = after[label]
         varying = (
-            set() if again is None else {name for name, _ in first_pass_differences(old.traces, again[label].traces)}
+            set()
+            if second_runs is None
+            else {name for name, _ in first_pass_differences(old.traces, second_runs[label].traces)}
         )
         if varying and varying <= _VALUES:
             values = varying != {"losses-differ"}
@@ -114,7 +116,9 @@ def compare_traces(
             result.notes.append(f"{label}: {what} {differ}, so their distributions are compared")
         else:
             differences = first_pass_differences(old.traces, new.traces)
-            if again is not None and [one.losses for one in old.traces] != [one.losses for one in again[label].traces]:
+            if second_runs is not None and [one.losses for one in old.traces] != [
+                one.losses for one in second_runs[label].traces
+            ]:
                 # The results of the entry point may depend on these losses, and so differ from run to run.
                 result.unrepeatable.add(label)
         if {name for name, _ in differences} <= {"order-differs"}:
@@ -153,10 +157,10 @@ def compare_api(before: Api, after: Api) -> Equivalence:
     return Equivalence([TrainingDifference("api-changed", "", text) for text in api_break_sentences(before, after)])
 
 
-def compare_results(
+def compare_return_values(
     before: Mapping[str, EntryPointRecord],
     after: Mapping[str, EntryPointRecord],
-    repeated: Mapping[str, Mapping[str, Mapping[str, str]]],
+    second_results: Mapping[str, Mapping[str, Mapping[str, str]]],
     unrepeatable: Collection[str] = (),
 ) -> Equivalence:
     """Compare the return values of entry points (training functions or a script) before and after the migration.
@@ -171,15 +175,15 @@ def compare_results(
     Args:
         before: dictionary, label of the entry point → its recorded run before the migration.
         after: dictionary, label of the entry point → its recorded run after the migration.
-        repeated: dictionary, version (``before`` or ``after``) → label of the entry point → return value of its second
-            run, as the result of :func:`.leaf_fingerprints`.
+        second_results: dictionary, version (``before`` or ``after``) → label of the entry point → return value of its
+            second run, as the result of :func:`.leaf_fingerprints`.
         unrepeatable: labels of entry points whose losses or batches differ from run to run. For these entry points, the
             function checks only that no value is missing after the migration.
     """
     result = Equivalence()
     for label, old in before.items():
         a, b = old.fingerprint, after[label].fingerprint
-        a_again, b_again = (repeated[side].get(label, one) for side, one in (("before", a), ("after", b)))
+        a_again, b_again = (second_results[side].get(label, one) for side, one in (("before", a), ("after", b)))
         varying = _differing_paths(a, a_again)
         if varying:
             result.notes.append(

@@ -15,7 +15,7 @@ from chirp_migrate.training.workload.hook import workload_file_candidates
 from chirp_migrate.verify.options import VerifyOptions, entry_points_from_options
 from chirp_migrate.verify.sides.baseline import OriginalVersion
 from chirp_migrate.verify.spec import JobKind, RunSpec
-from chirp_migrate.verify.timing.process_turns import make_child
+from chirp_migrate.verify.timing.process_turns import make_child_process
 
 
 def copy_both_versions(
@@ -75,7 +75,7 @@ def find_entry_points_before(
         (entry,) = found.entry_points
         progress(f"calling {entry.hook}, which returns the training calls")
         progress(ProgressStep(f"calling {entry.hook}"))
-        with make_child(RunSpec(str(tree), found, options, JobKind.NAMES), "before") as child:
+        with make_child_process(RunSpec(str(tree), found, options, JobKind.NAMES), "before") as child:
             names = child.result().names
         found = replace(found, entry_points=tuple(replace(entry, name=name) for name in names))
     return select_entry_points(found, options.select)

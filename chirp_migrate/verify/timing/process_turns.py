@@ -50,7 +50,7 @@ class _OutOfTime(Exception):
     """Error: the time budget ended while one of the two timed processes was training."""
 
 
-def make_child(spec: RunSpec, version: str, progress: Progress = ignore_progress) -> Child[RunResult]:
+def make_child_process(spec: RunSpec, version: str, progress: Progress = ignore_progress) -> Child[RunResult]:
     """Return a child process, which the caller must start as a context manager.
 
     Args:
@@ -332,4 +332,4 @@ class ChildStarter:
                 what = msgspec.structs.replace(what, text=f"{side}: {what.text}")
             self.progress(what)
 
-        return make_child(spec, side, show)
+        return make_child_process(spec, side, show)

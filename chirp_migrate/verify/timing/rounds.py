@@ -18,9 +18,9 @@ from enum import Enum
 
 import msgspec
 
-from chirp_migrate.stats.sequential_looks import FIRST_ANALYSIS, MIN_ROUNDS, InterimAnalysis, planned_analyses
+from chirp_migrate.stats.sequential_looks import FIRST_ANALYSIS, MIN_ROUNDS, InterimAnalysis, planned_interim_analyses
 from chirp_migrate.training.process.background_load import why_cpu_use_not_measurable
-from chirp_migrate.training.workload.entry_points import OwnRun
+from chirp_migrate.training.workload.entry_points import FullTrainingLength
 from chirp_migrate.verify.spec import EntryPointTiming
 
 _USUAL_ROUNDS = FIRST_ANALYSIS
@@ -41,7 +41,7 @@ SIDES = ("before", "after", "cached")
 loading."""
 
 
-def own_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float:
+def full_training_seconds(timing: EntryPointTiming, length: FullTrainingLength) -> float:
     """Compute the seconds of the full training that the user would run, from a timing of the entry point.
 
     If the timing has no epochs after the first epoch, the result is the time of the whole training call.
@@ -49,10 +49,10 @@ def own_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float:
     if not timing.epochs_s:
         return timing.start_s + timing.rest_s
     epoch_s = statistics.median(timing.epochs_s)
-    return own_run.folds * (max(timing.start_s, epoch_s) + (own_run.epochs - 1) * epoch_s)
+    return length.folds * (max(timing.start_s, epoch_s) + (length.epochs - 1) * epoch_s)
 
 
-def zero_cost_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float | None:
+def zero_cost_training_seconds(timing: EntryPointTiming, length: FullTrainingLength) -> float | None:
     """Compute the seconds of the user's full training if loading took no time (zero-cost loading).
 
     The result is None if ``timing`` has no epochs with zero-cost loading.
@@ -60,7 +60,7 @@ def zero_cost_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float | 
     if not timing.cached_s or not timing.epochs_s:
         return None
     loading_s = max(0.0, statistics.median(timing.epochs_s) - statistics.median(timing.cached_s))
-    return max(own_run_seconds(timing, own_run) - own_run.all_epochs * loading_s, 1e-9)
+    return max(full_training_seconds(timing, length) - length.all_epochs * loading_s, 1e-9)
 
 
 @dataclass
@@ -85,16 +85,16 @@ class TimedRound:
     def of(
         cls,
         visits: Mapping[str, Mapping[str, EntryPointTiming]],
-        own: Mapping[str, OwnRun],
+        own: Mapping[str, FullTrainingLength],
         others: float | None,
         duration_s: float,
     ) -> TimedRound:
         """Build a round from its timings; omit trainings that were timed in only one version."""
         labels = [label for label in own if all(label in visits[side] for side in ("before", "after"))]
         seconds = {
-            side: {label: own_run_seconds(visits[side][label], own[label]) for label in labels} for side in visits
+            side: {label: full_training_seconds(visits[side][label], own[label]) for label in labels} for side in visits
         }
-        zero_cost_ratio = {label: zero_cost_run_seconds(visits["after"][label], own[label]) for label in labels}
+        zero_cost_ratio = {label: zero_cost_training_seconds(visits["after"][label], own[label]) for label in labels}
         seconds["cached"] = {label: value for label, value in zero_cost_ratio.items() if value is not None}
         return cls(seconds, others, duration_s, visits)
 
@@ -198,7 +198,7 @@ def run_rounds(
         KeyboardInterrupt: the user pressed Ctrl-C before two rounds had run.
     """
     max_rounds = max(max_rounds, MIN_ROUNDS)
-    planned = planned_analyses(min(max_rounds, _USUAL_ROUNDS))
+    planned = planned_interim_analyses(min(max_rounds, _USUAL_ROUNDS))
     made: list[TimedRound] = []
     looks: list[InterimAnalysis] = []
     labels: frozenset[str] | None = None
@@ -233,7 +233,7 @@ def run_rounds(
                     fitting = min(max_rounds, left_s / max(latest.duration_s, 1e-3))
                     # With an even number of rounds, each order of the versions occurs equally often.
                     wanted = min(max_rounds, max(wanted, int(1 + fitting) // 2 * 2))
-                    planned = planned_analyses(wanted)
+                    planned = planned_interim_analyses(wanted)
         else:
             lost += 1  # no entry point was timed, because of a crash or because the time was up
         out_of_time = (
