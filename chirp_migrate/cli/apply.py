@@ -102,7 +102,8 @@ def _preview(request: PlanRequest, plan_file: Path | None, output: Output, *, ig
     """Print a diff of the changes, and write nothing.
 
     Raises:
-        WriteRefused: an earlier run was interrupted. Only a command that writes files can finish or undo that run.
+        WriteRefused: an earlier run of ``apply`` was interrupted. Only a command that writes files can finish or undo
+            that run.
     """
     if has_unfinished_run(request.journal):
         raise WriteRefused(
@@ -146,7 +147,7 @@ def _show_diff(plan: Plan, output: Output) -> None:
         sys.stdout.buffer.write(painted.encode("utf-8", errors="surrogateescape"))
     sys.stdout.flush()
     error_screen = output.screen(err=True)
-    error_screen.text(applied.totals_line(plan))
+    error_screen.text(applied.change_totals_line(plan))
     applied.show_notes(plan, error_screen)
     applied.show_loader_counts(
         plan, (), error_screen, planned=True, list_reference=" (listed after the diff)" if plan.files else ""

@@ -56,14 +56,15 @@ def apply_plan(
         output: settings for the output of the command.
         edited: paths of the files with hunks that the user edited.
         allow_dirty: whether files with uncommitted changes may be written.
-        ignore_pins: whether to apply the plan even if the project pins versions that the runtime does not support.
+        ignore_pins: whether to apply the plan even if the project pins package versions that ``chirpid_patch`` does not
+            support.
 
     Returns:
         The result, with paths relative to the folder of the journal.
 
     Raises:
-        WriteRefused: the project pins versions that the runtime does not support, a file has uncommitted changes, or a
-            rule would rewrite the new files again.
+        WriteRefused: the project pins package versions that ``chirpid_patch`` does not support, a file has uncommitted
+            changes, or a rule would rewrite the new files again.
         CommitFailed: a file cannot be written.
     """
     if not ignore_pins and (problem := version_pin_problem(plan, request.journal)):
@@ -85,9 +86,9 @@ def apply_plan(
 
 
 def version_pin_problem(plan: Plan, journal: Path) -> str:
-    """Return a message that names the version pins of the project that the runtime does not support.
+    """Return a message that names the project's version pins that ``chirpid_patch`` does not support.
 
-    The message is "" if the runtime supports all pins, or if no file of the plan imports the runtime.
+    The message is "" if ``chirpid_patch`` supports all pins, or if no file of the plan imports ``chirpid_patch``.
     """
     pins = version_conflicts(plan.root, journal) if any_file_needs_runtime(plan.files) else []
     what = "the project and the runtime of the migrated files cannot be installed together."
@@ -117,7 +118,7 @@ def explain_interruption(request: PlanRequest) -> Iterator[None]:
 
 
 def _applied_runs(root: Path) -> frozenset[str]:
-    """Return the names of the applied runs; an empty set if the journal cannot be read, for example during a run."""
+    """Return the names of the applied runs of ``apply``; an empty set if the journal cannot be read."""
     try:
         return frozenset(run.name for run in applied_runs(root))
     except JournalDamaged:

@@ -60,10 +60,10 @@ def format_percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def format_time(iso: str) -> str:
+def format_time(iso_time: str) -> str:
     """Format an ISO 8601 time in UTC like ``2026-11-21 12:50 UTC``. Return any other text unchanged."""
-    day, letter, time = iso.partition("T")
-    return f"{day} {time[:5]} UTC" if letter and iso.endswith("Z") else iso
+    day, letter, time = iso_time.partition("T")
+    return f"{day} {time[:5]} UTC" if letter and iso_time.endswith("Z") else iso_time
 
 
 def pluralize(number: int, noun: str) -> str:

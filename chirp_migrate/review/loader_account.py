@@ -1,4 +1,4 @@
-"""Count the loaders and findings of a run by outcome. These counts are the ledger of the run."""
+"""Count the loaders and findings of ``apply`` or ``check`` by outcome. These counts are the ledger."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _VALUE = "used-as-value"
 
 @dataclass(frozen=True)
 class LoaderLedger:
-    """The numbers of loaders and findings of a run, by outcome.
+    """The numbers of loaders and findings of a run of ``apply`` or ``check``, by outcome.
 
     Attributes:
         sites: dictionary, status → number of findings of CHP001, which is the rule with a finding for each loader. Code
@@ -40,7 +40,7 @@ class LoaderLedger:
 
     @classmethod
     def of(cls, plan: Plan, left: Collection[SkippedFile] = ()) -> LoaderLedger:
-        """Count the loaders and findings of a run by outcome.
+        """Count the loaders and findings of a plan by outcome.
 
         Args:
             plan: the plan, with its findings, the files that could not be processed, and the rules that ran.

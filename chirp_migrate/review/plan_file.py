@@ -1,4 +1,4 @@
-"""Read and write plan files, from which any machine with the same sources writes exactly the reviewed bytes.
+"""Read and write plan files, from which ``apply`` writes equal bytes on any machine with the same sources.
 
 A plan file contains the edits, and hashes of the source files. So ``apply`` accepts a plan only for the sources from
 which the plan was made. This module checks the whole plan file, because any program may have changed the file.
@@ -150,7 +150,7 @@ def read_plan(plan_bytes: bytes, name: str, root: Path) -> PlanFile:
 
 
 def read_applied_plan(document: PlanDocument, root: Path, stored_bytes: ContentLookup) -> Plan:
-    """Return the changes that an earlier run applied, from the plan in the journal and the stored bytes of the files.
+    """Return the changes of an earlier ``apply``, from the plan in the journal and the stored bytes of the files.
 
     Args:
         document: the plan of the run, which the journal stores.

@@ -27,7 +27,9 @@ from chirpid_patch.thresholds import TIED
 
 
 def compare_with_best(measured: Sequence[CandidateMeasurement]) -> list[SettingsComparison]:
-    """Compare each configuration with the best configuration. The results have the same order as ``measured``.
+    """Compare each configuration (combination of loader settings) with the best configuration.
+
+    The results have the same order as ``measured``.
 
     Each round of the measurement measures all configurations, but later rounds omit configurations that are too slow.
     Such a configuration cannot be the best configuration, and the function compares it only with the rates of the same
@@ -60,7 +62,7 @@ def _describe(configuration: CandidateMeasurement, best: CandidateMeasurement | 
 
 
 def pick_smallest_best(measured: Sequence[CandidateMeasurement]) -> CandidateMeasurement | None:
-    """Return the configuration that ``tune`` picks, by the rule in the module docstring; None if all failed."""
+    """Return the smallest configuration that is at most 5 % slower than the best configuration; None if all failed."""
     tied = compare_speeds([configuration.rates for configuration in measured]).tied
     return min(compress(measured, tied), key=lambda configuration: configuration.candidate.size, default=None)
 

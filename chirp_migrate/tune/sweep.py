@@ -102,19 +102,19 @@ def _reason_without_workers(warned: Sequence[str]) -> str:
 
 
 def expected_measurement_seconds(
-    candidate: CandidateSettings, batch_s: float, slice_s: float, start_s: float, cpus: int
+    candidate: CandidateSettings, batch_s: float, loading_s: float, start_s: float, cpus: int
 ) -> float:
     """Estimate how many seconds a single measurement of a candidate (combination of loader settings) takes.
 
     Args:
         candidate: the combination of settings to measure.
         batch_s: seconds that the main process needs to load a batch.
-        slice_s: seconds of loading that the measurement should cover, after the start of the workers.
+        loading_s: seconds of loading that the measurement should cover, after the start of the workers.
         start_s: seconds that the start of workers takes.
         cpus: number of CPUs that this process may use.
     """
     turn = candidate.at_once * batch_s / min(candidate.at_once, cpus)
-    return (start_s if candidate.num_workers else 0.0) + batch_s + turn + max(slice_s, turn)
+    return (start_s if candidate.num_workers else 0.0) + batch_s + turn + max(loading_s, turn)
 
 
 @dataclass

@@ -151,7 +151,7 @@ def _own_run_times(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str,
     return found
 
 
-def build_failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> VerifyReport:
+def build_failed_report(failure: WorkloadFailed, file_hashes: Mapping[str, str | None]) -> VerifyReport:
     """Return a report with the verdict ``failed``, the reason, and the last lines that the project's code printed."""
     on = machine.describe_machine(usable_cpus())
     return VerifyReport(
@@ -162,7 +162,7 @@ def build_failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]
         output_tail=failure.shown_tail,
         machine=on,
         described=RunDescription(machine=machine.machine_summary(on)),
-        files=dict(files),
+        files=dict(file_hashes),
         **_provenance(),
     )
 

@@ -40,7 +40,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Decision:
-    """A verdict, with its reason in one sentence."""
+    """A verdict on the migration, with its reason in one sentence."""
 
     verdict: Verdict
     reason: str
@@ -149,7 +149,7 @@ class Judge:
         return False if timing.ratio.wholly_above(self._slower) else None
 
     def slower(self) -> list[str]:
-        """Return the labels of the entry points that the timings prove to be slower by more than the margin."""
+        """Return the labels of the entry points that the timings prove to be slower by more than ``margin``."""
         return [label for label in self.entries if self._shown.get(label) is False]
 
     def inconclusive(self) -> list[str]:

@@ -209,15 +209,15 @@ def record_fetchers(make_receiver: Callable[[Any], RecordReceiver | None]) -> It
         kind.create_fetcher = before
 
 
-def passes_with_new_workers(folder: Path) -> list[int]:
+def passes_with_new_workers(recordings_folder: Path) -> list[int]:
     """Return the numbers of the iterations over loaders in which at least one new worker process began."""
-    return sorted({int(path.name.partition("-")[0]) for path in folder.glob("*.jsonl")})
+    return sorted({int(path.name.partition("-")[0]) for path in recordings_folder.glob("*.jsonl")})
 
 
-def read_fetcher_passes(folder: Path) -> list[FetcherPassRecord]:
-    """Return the recordings of all worker processes from the files in ``folder``, and remove these files."""
+def read_fetcher_passes(recordings_folder: Path) -> list[FetcherPassRecord]:
+    """Return the recordings of all worker processes from the files in ``recordings_folder``, and remove these files."""
     runs: list[FetcherPassRecord] = []
-    for path in sorted(folder.glob("*.jsonl")):
+    for path in sorted(recordings_folder.glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
             try:
                 record = msgspec.json.decode(line, type=_RunLine | _TaskLine | _End)

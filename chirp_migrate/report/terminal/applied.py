@@ -53,7 +53,7 @@ _NOTHING_FOUND = (
 )
 
 
-def totals_line(plan: Plan) -> str:
+def change_totals_line(plan: Plan) -> str:
     """Return one line with the number of files and lines that a plan changes."""
     return (
         f"{_count_files(plan.files, ' to rewrite', ' to add')} Nothing was written."
@@ -92,7 +92,7 @@ def show_planned_changes(plan: Plan, screen: Screen) -> None:
     _show_files(plan.files, plan.findings, screen)
     show_unrewritten_findings(plan, (), screen)
     screen.line()
-    screen.text(totals_line(plan))
+    screen.text(change_totals_line(plan))
     show_notes(plan, screen)
     show_loader_counts(plan, (), screen, planned=True)
 
@@ -132,7 +132,7 @@ def show_applied_changes(
 
 
 def show_written_files(plan: Plan, files: Sequence[FilePlan], unwritten: Sequence[SkippedFile], screen: Screen) -> None:
-    """Print the files that a run wrote and the findings that were not rewritten, with line numbers after the changes.
+    """Print the files that ``apply`` wrote, and the findings that it did not rewrite, with their new line numbers.
 
     Args:
         plan: the plan of the run.

@@ -62,7 +62,7 @@ _EQUAL_CHANGES = 0.05
 
 
 def sample_statistics(batch: torch.Tensor) -> list[list[float]]:
-    """Return the values of :data:`STATISTICS`, one row for each sample of a batch of shape (B, ..., F, T)."""
+    """Return the values of the statistics :data:`STATISTICS`: one row for each sample of a batch (B, ..., F, T)."""
     x = _as_images(batch)
     pixels = (1, 2, 3)
     constant_frames = (x.amax(dim=2) == x.amin(dim=2)).float().mean(dim=(1, 2))

@@ -136,7 +136,7 @@ def compare_recorded_passes(
 
 
 def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None:
-    """Add the p-values, the differences and the detectable changes of the tests to ``result``."""
+    """Add the p-values and differences of the tests to ``result``, and how large a change the tests can detect."""
     named: set[tuple[str, str]] = set()
     adjusted = holm_adjusted([test.p for test in tests])
     for p, test in sorted(zip(adjusted, tests, strict=True), key=lambda pair: pair[0]):

@@ -31,10 +31,10 @@ _TOLERANCE = 1e-4
 def first_pass_differences(
     before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
 ) -> list[NamedDifference]:
-    """Find the first difference between the training passes of both versions, and between their validation passes.
+    """Compare all iterations over loaders before and after the migration, separately for training and validation.
 
-    A pass is one iteration over a loader. The result omits later differences, because the first difference may be their
-    cause.
+    For each purpose, the result contains only the first difference, because the first difference may be the cause of
+    all later differences.
     """
     found: list[NamedDifference] = []
     augmented = any(record.random for record in before)

@@ -43,7 +43,7 @@ from chirpid_patch.randomness.random_states import restore_generators_after
 
 @dataclass
 class PassRecorder:
-    """The recording of one pass over a loader.
+    """The recording of one iteration over a loader (a pass).
 
     Attributes:
         loader: the loader over which the training iterates in this pass.
@@ -65,7 +65,7 @@ class PassRecorder:
 
     @classmethod
     def begin(cls, loader: Any, number: int, names: dict[int, str]) -> PassRecorder:
-        """Begin the record of a pass, before the iteration over the loader begins.
+        """Begin the record of an iteration over a loader, before the iteration begins.
 
         The method reads samples, which may change the state of random generators. The caller must restore this state.
 

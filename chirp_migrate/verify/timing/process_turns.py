@@ -130,7 +130,7 @@ class ChildStarter:
 
     @property
     def concurrent_versions(self) -> list[tuple[str, ...]]:
-        """Return groups of versions that may train at the same time.
+        """Return groups of versions (``before`` and ``after`` the migration) that may train at the same time.
 
         Both versions train at the same time if the data is synthetic and the machine has no GPU. Otherwise, the
         versions train one after the other.

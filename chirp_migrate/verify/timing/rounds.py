@@ -176,7 +176,7 @@ def run_rounds(
     find_entry_points_to_time: Callable[[Sequence[TimedRound], Sequence[InterimAnalysis]], frozenset[str]],
     max_rounds: int,
     deadline: float,
-    own_epochs: Callable[[], Mapping[str, int]] = dict,
+    full_training_epochs: Callable[[], Mapping[str, int]] = dict,
 ) -> Rounds:
     """Time both versions in rounds until no more rounds are necessary, or until a limit is reached.
 
@@ -190,9 +190,9 @@ def run_rounds(
             that need more rounds.
         max_rounds: largest number of rounds. Usually four rounds run; docs/verify.md describes when more rounds run.
         deadline: time at which the time budget ends, in seconds of ``time.monotonic``.
-        own_epochs: function that returns a dictionary: label of an entry point that has not failed → number of epochs
-            of the user's full training. If the entry points that the first round timed have together less than half of
-            all these epochs, fewer rounds run, so that each round has time for more entry points.
+        full_training_epochs: function that returns a dictionary: label of an entry point that has not failed → number
+            of epochs of the user's full training. If the entry points that the first round timed have together less
+            than half of all these epochs, fewer rounds run, so that each round has time for more entry points.
 
     Raises:
         KeyboardInterrupt: the user pressed Ctrl-C before two rounds had run.
@@ -224,7 +224,7 @@ def run_rounds(
         if latest.labels:
             made.append(latest)
             if len(made) == 1:  # set the number of rounds now, because it must not depend on later results
-                epochs = own_epochs()
+                epochs = full_training_epochs()
                 covered, everything = sum(epochs.get(label, 0) for label in latest.labels), sum(epochs.values())
                 if 2 * covered < everything:
                     wanted = MIN_ROUNDS

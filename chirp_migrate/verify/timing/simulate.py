@@ -52,12 +52,12 @@ class SimulatedSteps(Interception):
         self._count = StepCount()
 
     def take(self) -> StepCount:
-        """Return the number and durations of the steps since the last call of this method."""
+        """Return the number and durations of the simulated steps since the last call of this method."""
         taken, self._count = self._count, StepCount()
         return taken
 
     def end_step(self, own_work_s: float) -> None:
-        """Count a step in which the training itself took ``own_work_s`` seconds; sleep for the rest of the step."""
+        """Count a simulated step in which the training itself took ``own_work_s`` seconds; sleep for the rest of it."""
         self._count.steps += 1
         self._count.own_work_s += own_work_s
         if own_work_s < self.step_s:
