@@ -54,7 +54,8 @@ _STATUS_TEXTS = {
 )
 @looking_options
 @option(
-    "--format", "output_format", type=click.Choice(["text", "json", "sarif", "github"]), default="text", show_default=True,
+    "--format", "output_format", type=click.Choice(["text", "json", "sarif", "github"]),
+    default="text", show_default=True,
     help="Print a line for each finding, the JSON of `apply --json`, SARIF 2.1.0 with fixes, or GitHub annotations.",
 )  # fmt: skip
 @option(
