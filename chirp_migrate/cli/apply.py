@@ -90,7 +90,9 @@ def apply(
             sys.exit(_preview(request, plan_file, output, ignore_pins=ignore_pins))
         _recover_from_interruption(request, output)
         plan, edited = _plan_to_apply(request, plan_file, output)
-        result = apply_plan(request, plan, output, edited=edited, allow_dirty=allow_dirty, ignore_pins=ignore_pins)
+        result = apply_plan(
+            request, plan, output, edited_files=edited, allow_dirty=allow_dirty, ignore_pins=ignore_pins
+        )
         if command is not None and result.run:
             check_with_command(command, plan.root, request.journal, result.run, output)
         output.write(run_document(plan.seen_from(request.journal), result.skipped))

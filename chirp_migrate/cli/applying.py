@@ -46,7 +46,13 @@ def accepted_part_of_plan(
 
 
 def apply_plan(
-    request: PlanRequest, plan: Plan, output: Output, *, edited: frozenset[str], allow_dirty: bool, ignore_pins: bool
+    request: PlanRequest,
+    plan: Plan,
+    output: Output,
+    *,
+    edited_files: frozenset[str],
+    allow_dirty: bool,
+    ignore_pins: bool,
 ) -> CommitResult:
     """Check a plan for the last time, write its files, and record the run in the journal of the project.
 
@@ -54,7 +60,7 @@ def apply_plan(
         request: the project, and the options of the command line.
         plan: the plan, without refused hunks.
         output: settings for the output of the command.
-        edited: paths of the files with hunks that the user edited.
+        edited_files: paths of the files with hunks that the user edited.
         allow_dirty: whether files with uncommitted changes may be written.
         ignore_pins: whether to apply the plan even if the project pins package versions that ``chirpid_patch`` does not
             support.
@@ -77,7 +83,7 @@ def apply_plan(
             refuse_uncommitted_changes(recorded.root, [file.path for file in recorded.files if file.before is not None])
         settings = request.with_options(plan.options).settings
         check_nothing_to_rewrite(
-            request.path, plan, settings, edited_files=edited, jobs=request.jobs, progress=progress
+            request.path, plan, settings, edited_files=edited_files, jobs=request.jobs, progress=progress
         )
         if not plan.files:
             return CommitResult((), (), "")

@@ -39,7 +39,7 @@ def setting_combinations(
     prefetch: Sequence[int],
     threads: Iterable[int],
     batch_size: int | None,
-    current: CandidateSettings | None,
+    current_settings: CandidateSettings | None,
 ) -> list[CandidateSettings]:
     """Return all combinations of loader settings to measure, ordered by their number of workers.
 
@@ -50,10 +50,10 @@ def setting_combinations(
         prefetch: the values of ``prefetch_factor`` to combine with each number of workers.
         threads: the numbers of prefetching threads to measure without workers.
         batch_size: number of samples in a batch, for all candidates; None if a batch sampler defines the batches.
-        current: present loader settings of the training; None if these settings are not known.
+        current_settings: present loader settings of the training; None if these settings are not known.
     """
     way = partial(CandidateSettings, batch_size=batch_size)
-    ways = {way(0), *([] if current is None else [current])}
+    ways = {way(0), *([] if current_settings is None else [current_settings])}
     ways |= {way(count, ahead) for count in workers if count for ahead in prefetch}
     ways |= {way(0, prefetch_threads=count) for count in threads if count}
     return sorted(ways, key=lambda way: way.size)

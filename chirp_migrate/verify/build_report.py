@@ -43,7 +43,7 @@ def build_report(
     recorded_runs: RecordedRuns,
     equivalence: Equivalence,
     rounds: Rounds,
-    spent_s: Mapping[str, float],
+    seconds_by_activity: Mapping[str, float],
     **conditions: Any,
 ) -> VerifyReport:
     """Build the report of a verification from all its measurements.
@@ -57,7 +57,8 @@ def build_report(
         equivalence: the differences between both versions that ``verify`` found in these records, with notes.
         rounds: the rounds of the timing, in each of which both versions trained; no rounds if the comparison found a
             difference.
-        spent_s: dictionary, name of an activity of ``verify``, such as ``warming up`` → seconds of this activity.
+        seconds_by_activity: dictionary, name of an activity of ``verify``, such as ``warming up`` → seconds of this
+            activity.
         conditions: the report fields ``before``, ``copies`` and ``files``, which are known before the measurement.
     """
     labels = [entry.label for entry in discovery.entry_points if entry.label not in recorded_runs.failing]
@@ -95,7 +96,7 @@ def build_report(
         },
         zero_cost_ratio=None if total is None else total.zero_cost_ratio,
         own_runs=_own_run_times(discovery, rounds),
-        spent_s={name: round(seconds, 3) for name, seconds in spent_s.items()},
+        spent_s={name: round(seconds, 3) for name, seconds in seconds_by_activity.items()},
         measures=ReportedMetrics(definitions=list(METRICS), figures=metrics),
         targets=targets,
         simulated=_describe_simulation(discovery, settings, rounds) if settings.simulate_step_ms else None,

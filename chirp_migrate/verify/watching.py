@@ -111,7 +111,7 @@ def record_runs(
     child_starter: ChildStarter,
     discovery: DiscoveredEntryPoints,
     api_names: dict[str, list[str]],
-    repeat_before: bool = False,
+    run_original_twice: bool = False,
 ) -> RecordedRuns:
     """Run every entry point briefly in both versions, at the same time if possible, and record the batches.
 
@@ -119,8 +119,8 @@ def record_runs(
         child_starter: object with which this function starts the child processes that train.
         discovery: the entry points to run (training functions or a script).
         api_names: dictionary, module → public names whose signatures are read in both versions.
-        repeat_before: whether the version before the migration runs every entry point twice. Two runs show which values
-            differ from run to run, for example on a GPU.
+        run_original_twice: whether the version before the migration runs every entry point twice. Two runs show which
+            values differ from run to run, for example on a GPU.
 
     Raises:
         WorkloadFailed: an entry point fails only after the migration, or all entry points fail before the migration.
@@ -130,7 +130,7 @@ def record_runs(
         with ExitStack() as stack:
 
             def start(side: str, left: Sequence[EntryPoint], stack: ExitStack = stack) -> Child[RunResult]:
-                more = {"api_names": api_names, "twice": repeat_before and side == "before"}
+                more = {"api_names": api_names, "twice": run_original_twice and side == "before"}
                 return stack.enter_context(child_starter.prepare_child(side, JobKind.WATCH, left, **more))
 
             sides = {

@@ -14,7 +14,7 @@ from chirp_migrate.verify.equivalence.augmentation_statistics import PAIRED, REL
 from chirp_migrate.verify.equivalence.first_difference import (
     decode_sample_values,
     find_lost_seed_dependence,
-    first_pass_differences,
+    first_differences_between_passes,
 )
 from chirp_migrate.verify.spec import EntryPointRecord, LoaderPassTrace
 from chirp_migrate.verify.verify_report import TrainingDifference
@@ -102,11 +102,11 @@ def compare_recorded_passes(
         varying = (
             set()
             if second_runs is None
-            else {name for name, _ in first_pass_differences(old.traces, second_runs[label].traces)}
+            else {name for name, _ in first_differences_between_passes(old.traces, second_runs[label].traces)}
         )
         if varying and varying <= _VALUES:
             values = varying != {"losses-differ"}
-            differences = first_pass_differences(
+            differences = first_differences_between_passes(
                 *([_without_values(trace, values) for trace in of.traces] for of in (old, new))
             )
             tests += _value_tests(label, old.traces, new.traces, values)
@@ -115,7 +115,7 @@ def compare_recorded_passes(
             differ = "also differ between two runs before the migration"
             result.notes.append(f"{label}: {what} {differ}, so their distributions are compared")
         else:
-            differences = first_pass_differences(old.traces, new.traces)
+            differences = first_differences_between_passes(old.traces, new.traces)
             if second_runs is not None and [one.losses for one in old.traces] != [
                 one.losses for one in second_runs[label].traces
             ]:
@@ -161,7 +161,7 @@ def compare_return_values(
     before: Mapping[str, EntryPointRecord],
     after: Mapping[str, EntryPointRecord],
     second_results: Mapping[str, Mapping[str, Mapping[str, str]]],
-    unrepeatable: Collection[str] = (),
+    unrepeatable_labels: Collection[str] = (),
 ) -> Equivalence:
     """Compare the return values of entry points (training functions or a script) before and after the migration.
 
@@ -177,8 +177,8 @@ def compare_return_values(
         after: dictionary, label of the entry point → its recorded run after the migration.
         second_results: dictionary, version (``before`` or ``after``) → label of the entry point → return value of its
             second run, as the result of :func:`.leaf_fingerprints`.
-        unrepeatable: labels of entry points whose losses or batches differ from run to run. For these entry points, the
-            function checks only that no value is missing after the migration.
+        unrepeatable_labels: labels of entry points whose losses or batches differ from run to run. For these entry
+            points, the function checks only that no value is missing after the migration.
     """
     result = Equivalence()
     for label, old in before.items():
@@ -190,10 +190,10 @@ def compare_return_values(
                 f"{label}: {_shorten_paths(varying)}: not compared, because two runs before the migration differ"
             )
         unstable = _differing_paths(b, b_again) - varying
-        if unstable and label not in unrepeatable:
+        if unstable and label not in unrepeatable_labels:
             text = f"{_shorten_paths(unstable)}: two runs with the same seed are equal only before the migration"
             result.add_difference("seed-ignored", label, text)
-        elif label in unrepeatable or any(record.random for record in old.traces):
+        elif label in unrepeatable_labels or any(record.random for record in old.traces):
             if lost := a.keys() - b.keys() - varying:
                 result.add_difference("result-missing", label, f"{_shorten_paths(lost)}: no longer in the result")
         elif changed := _differing_paths(a, b) - varying:

@@ -28,7 +28,7 @@ _LEAST = 8
 _TOLERANCE = 1e-4
 
 
-def first_pass_differences(
+def first_differences_between_passes(
     before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
 ) -> list[NamedDifference]:
     """Compare all iterations over loaders before and after the migration, separately for training and validation.

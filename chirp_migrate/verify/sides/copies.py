@@ -19,9 +19,9 @@ from chirp_migrate.verify.timing.process_turns import make_child_process
 
 
 def copy_both_versions(
-    root: Path, before: OriginalVersion, options: VerifyOptions, scratch: Path
+    root: Path, original: OriginalVersion, options: VerifyOptions, scratch_folder: Path
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Copy both versions of a project to the folder ``scratch``.
+    """Copy both versions of a project to the folder ``scratch_folder``.
 
     If the version before the migration lacks the file of the user's workload function, the copy of this version gets
     the current file.
@@ -32,9 +32,9 @@ def copy_both_versions(
         migration.
     """
     # The paths have equal lengths, because the length of a path affects memory addresses, and these affect speed.
-    trees = {"before": scratch / "side1" / "tree", "after": scratch / "side2" / "tree"}
+    trees = {"before": scratch_folder / "side1" / "tree", "after": scratch_folder / "side2" / "tree"}
     notes: list[str] = []
-    too_large = sorted({*copy_tree(root, trees["after"]), *before.write(trees["before"])})
+    too_large = sorted({*copy_tree(root, trees["after"]), *original.write(trees["before"])})
     if too_large:
         notes.append(f"too large, so not copied: {', '.join(too_large)}")
     if options.entry is not None and options.entry.hook:
@@ -50,7 +50,7 @@ def copy_both_versions(
 
 
 def find_entry_points_before(
-    tree: Path, root: Path, before: OriginalVersion, options: VerifyOptions, progress: Progress
+    tree: Path, root: Path, original: OriginalVersion, options: VerifyOptions, progress: Progress
 ) -> DiscoveredEntryPoints:
     """Find the entry points in the version before the migration.
 
@@ -69,7 +69,7 @@ def find_entry_points_before(
             raise
         # The message does not name ``tree``, because users do not know this temporary folder.
         raise NoTrainingFound(
-            f"found no training in {before.described}: pass the original project as --baseline."
+            f"found no training in {original.described}: pass the original project as --baseline."
         ) from problem
     if options.source is TrainingSource.HOOK:
         (entry,) = found.entry_points

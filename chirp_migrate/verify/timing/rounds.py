@@ -41,7 +41,7 @@ SIDES = ("before", "after", "cached")
 loading."""
 
 
-def full_training_seconds(timing: EntryPointTiming, length: FullTrainingLength) -> float:
+def full_training_seconds(timing: EntryPointTiming, training_length: FullTrainingLength) -> float:
     """Compute the seconds of the full training that the user would run, from a timing of the entry point.
 
     If the timing has no epochs after the first epoch, the result is the time of the whole training call.
@@ -49,10 +49,10 @@ def full_training_seconds(timing: EntryPointTiming, length: FullTrainingLength) 
     if not timing.epochs_s:
         return timing.start_s + timing.rest_s
     epoch_s = statistics.median(timing.epochs_s)
-    return length.folds * (max(timing.start_s, epoch_s) + (length.epochs - 1) * epoch_s)
+    return training_length.folds * (max(timing.start_s, epoch_s) + (training_length.epochs - 1) * epoch_s)
 
 
-def zero_cost_training_seconds(timing: EntryPointTiming, length: FullTrainingLength) -> float | None:
+def zero_cost_training_seconds(timing: EntryPointTiming, training_length: FullTrainingLength) -> float | None:
     """Compute the seconds of the user's full training if loading took no time (zero-cost loading).
 
     The result is None if ``timing`` has no epochs with zero-cost loading.
@@ -60,7 +60,7 @@ def zero_cost_training_seconds(timing: EntryPointTiming, length: FullTrainingLen
     if not timing.cached_s or not timing.epochs_s:
         return None
     loading_s = max(0.0, statistics.median(timing.epochs_s) - statistics.median(timing.cached_s))
-    return max(full_training_seconds(timing, length) - length.all_epochs * loading_s, 1e-9)
+    return max(full_training_seconds(timing, training_length) - training_length.all_epochs * loading_s, 1e-9)
 
 
 @dataclass
