@@ -311,7 +311,7 @@ class FetcherPassRecord(msgspec.Struct):
     """The recording of one loader pass (iteration over a loader), by one of the processes that read its samples.
 
     Attributes:
-        worker: number of the worker process, or :data:`IN_TRAINING_PROCESS`.
+        worker: number of the worker process; :data:`IN_TRAINING_PROCESS` if the training process read the samples.
         started_in: number of the loader pass that started the worker process. If the training process itself reads the
             samples, the value is the number of the recorded pass.
         epoch: number of earlier loader passes for which this process read samples; 0 for the first pass.

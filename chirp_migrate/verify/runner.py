@@ -168,7 +168,7 @@ def _time_entry_points(spec: RunSpec, parent: ParentConnection, small: TrainingD
 
 
 def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
-    """Run the entry points in ``spec.repeats`` as in the recording of batches; return fingerprints of their results."""
+    """Run the entry points in ``spec.repeats`` as in the recording of batches; return hashes of their return values."""
     results = {}
     torch.set_num_threads(spec.watching_threads)
     with WorkerCountLimit() as around:

@@ -127,10 +127,10 @@ class LoaderPassTrace:
         losses: all losses that loss modules returned for batches of the pass, as hexadecimal floats.
         sketches: some values of each batch as text (see ``first_difference.encode_sample_values``); an empty list if
             samples are augmented.
-        statistics: one row for each sample with the values of ``augmentation_statistics.STATISTICS``; an empty list if
-            samples are not augmented.
-        paired: one row for each sample with the values of ``augmentation_statistics.PAIRED``; an empty list if the
-            samples without augmentation cannot be read.
+        statistics: one row for each sample, with statistics of the augmented sample
+            (``augmentation_statistics.STATISTICS``); an empty list if samples are not augmented.
+        paired: one row for each sample, with statistics of the change by augmentation
+            (``augmentation_statistics.PAIRED``); an empty list if the samples without augmentation cannot be read.
         repeats: dictionary, key of ``augmentation_statistics.RELATIONS`` → two numbers: how many pairs of samples were
             compared, and in how many pairs augmentation used the same random numbers for both samples.
         unpicklable: why the loader cannot be pickled for worker processes; an empty string if the loader can be

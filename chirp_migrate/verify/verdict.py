@@ -106,7 +106,7 @@ class Judge:
 
     @property
     def entries(self) -> dict[str, CombinedTiming]:
-        """Return a dictionary: label of an entry point → its timing, with an interval.
+        """Return a dictionary: label of an entry point → its time ratio (after / before), with an interval.
 
         ``verify`` analyses the timings several times during the measurement. The interval comes from the latest
         analysis that does not contradict the conclusion on the entry point.

@@ -26,7 +26,7 @@ def kill_processes(environment_mark: str, child_pid: int | None = None, *, child
     The function also kills processes that start while it runs.
 
     Args:
-        environment_mark: value of :data:`MARKER` in the environment of the processes.
+        environment_mark: value that the environment variable :data:`MARKER` has in the processes to kill.
         child_pid: process ID of a child process, which is also the ID of its process group; None without a child
             process.
         child_exists: whether ``child_pid`` is still the ID of the child process. If False, the system may have given

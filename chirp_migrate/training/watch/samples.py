@@ -34,7 +34,7 @@ def tensor_hash(tensor: torch.Tensor) -> str:
 
 
 def add_tensor_to_hash(hash_state: Any, tensor: torch.Tensor) -> None:
-    """Add dtype, shape and bytes of ``tensor`` to ``hash_state``, a :data:`Hash`."""
+    """Add dtype, shape and bytes of ``tensor`` to ``hash_state``, a hash object of ``xxhash``."""
     array = tensor.detach().cpu().contiguous()
     hash_state.update(f"{array.dtype}{tuple(array.shape)}".encode())
     hash_state.update(array.reshape(-1).view(torch.uint8).numpy().data)

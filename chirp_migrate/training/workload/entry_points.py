@@ -234,7 +234,7 @@ def training_function_arguments(sizes: WorkloadSizes) -> dict[str, Any]:
 
 
 def has_entry_point_modules(root: Path) -> bool:
-    """Return whether a project has one of the modules :data:`TRAINING_MODULES`, which may contain entry points."""
+    """Return whether a project has a module that may contain training functions (one of :data:`TRAINING_MODULES`)."""
     return any((root / "utils" / f"{module}.py").is_file() for module in TRAINING_MODULES)
 
 

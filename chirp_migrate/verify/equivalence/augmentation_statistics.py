@@ -144,7 +144,8 @@ def compare_with_unaugmented(
     """Compare a batch with the same batch without augmentation. Both batches have the shape (B, ..., F, T).
 
     Returns:
-        Two lists with one element for each sample: the values of :data:`PAIRED`, and the visible augmentation.
+        Two lists with one element for each sample: the values of the statistics :data:`PAIRED`, and the visible
+        augmentation (masks and noise).
     """
     x, before = _as_images(batch), _as_images(unaugmented)
     changed = (x != before).flatten(1).sum(dim=1) / x[0].numel()
@@ -215,8 +216,8 @@ def count_equally_augmented_pairs(
 def fisher_p_value(count_before: int, total_before: int, count_after: int, total_after: int) -> float:
     """Return the p-value of Fisher's exact test of whether a share has increased.
 
-    The shares are ``count / total`` before and ``count_after / total_after`` after the migration. If one of the totals
-    is 0, the result is 1.0.
+    The shares are ``count_before / total_before`` before and ``count_after / total_after`` after the migration. If one
+    of the totals is 0, the result is 1.0.
     """
     if not total_before or not total_after:
         return 1.0
