@@ -446,7 +446,7 @@ class Recording(msgspec.Struct):
         return list(found.values())
 
     def group_training_passes(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """Group the iterations that train by dataset and line; omit iterable datasets and iterations of a second model.
+        """Group the training iterations by dataset and line; omit iterable datasets and iterations of a second model.
 
         A second model may belong to a second training, which may start from the same seed on purpose.
         """

@@ -1,4 +1,4 @@
-"""Define the metrics of ``verify``, compute their values, and compare two of the values with targets."""
+"""Define the metrics of ``verify``, compute their values, and compare GPU utilisation and lost workers with targets."""
 
 from __future__ import annotations
 

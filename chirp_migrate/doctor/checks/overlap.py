@@ -16,9 +16,9 @@ def check(recording: Recording) -> Iterator[Problem]:
     """Compare the samples of each validation epoch with the samples of the training epoch before it.
 
     The check skips loaders of the training dataset itself, because such loaders measure the fit on training samples on
-    purpose. The check skips samples smaller than 16 bytes, because such samples may be equal by chance. If a validation
-    loader shares no sample with a training loader, the training has a correct validation. The check then reports no
-    problem for the samples of this training loader.
+    purpose. The check skips samples smaller than 16 bytes, because such samples may be equal by chance. A training may
+    have several validation loaders. If one validation loader shares no sample with a training loader, the training is
+    validated correctly with this loader. The check then reports no problem for the samples of this training loader.
 
     If all samples of a validation loader are training samples, there are two possible causes. Either the split is
     wrong, or the loader measures the fit on training samples. The message names both causes.

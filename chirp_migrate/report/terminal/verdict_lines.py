@@ -126,7 +126,7 @@ def _show_targets(verdict: VerifyReport, screen: Screen) -> None:
 
 
 def _show_differences(verdict: VerifyReport, screen: Screen) -> None:
-    """Print the differences between the trainings, and how augmented entry points were compared."""
+    """Print the differences between the trainings, and how trainings with augmentation were compared."""
     if verdict.differences:
         screen.heading("Differences between the trainings")
     for difference in verdict.differences:

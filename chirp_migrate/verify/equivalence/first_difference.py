@@ -63,7 +63,7 @@ def _first_difference_of_role(
         role: purpose of the passes to compare, ``train`` or ``validation``.
         old: records of the passes before the migration.
         new: records of the passes after the migration, equally many as in ``old``.
-        augmented: whether at least one pass of the entry point has augmented samples.
+        augmented: whether at least one pass of the training has augmented samples.
     """
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
         difference = (

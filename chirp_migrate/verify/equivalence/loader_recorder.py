@@ -159,7 +159,7 @@ class LoaderRecorder(Interception):
             self._current.record.backwards += 1
 
     def _make_recording_loss(self) -> Callable[..., Any]:
-        """Return a replacement for ``__call__`` of loss modules that also records the loss."""
+        """Return a function that replaces ``__call__`` of loss modules, and also records the loss."""
 
         def call(loss: _Loss, *arguments: Any, **named: Any) -> Any:
             output = torch.nn.Module.__call__(loss, *arguments, **named)
