@@ -70,9 +70,9 @@ def subjects(folder: Path) -> dict[str, MeasuredDataset]:
     np.save(file, features.numpy())
     labels = torch.arange(len(features)) % 31
     return {
-        "in memory": make_measured_dataset(TensorDataset(features, labels), BATCH_SIZE, migrated=True),
-        "memory-mapped": make_measured_dataset(Mapped(file), BATCH_SIZE, migrated=True),
-        "decode-heavy (5 ms)": make_measured_dataset(Decoded(), BATCH_SIZE, migrated=True),
+        "in memory": make_measured_dataset(TensorDataset(features, labels), BATCH_SIZE, uses_runtime=True),
+        "memory-mapped": make_measured_dataset(Mapped(file), BATCH_SIZE, uses_runtime=True),
+        "decode-heavy (5 ms)": make_measured_dataset(Decoded(), BATCH_SIZE, uses_runtime=True),
     }
 
 

@@ -90,7 +90,9 @@ def apply(
             sys.exit(_preview(request, plan_file, output, ignore_pins=ignore_pins))
         _recover_from_interruption(request, output)
         plan, edited = _plan_to_apply(request, plan_file, output)
-        result = apply_plan(request, plan, output, edited=edited, allow_dirty=allow_dirty, ignore_pins=ignore_pins)
+        result = apply_plan(
+            request, plan, output, edited_files=edited, allow_dirty=allow_dirty, ignore_pins=ignore_pins
+        )
         if command is not None and result.run:
             check_with_command(command, plan.root, request.journal, result.run, output)
         output.write(run_document(plan.seen_from(request.journal), result.skipped))
@@ -102,7 +104,8 @@ def _preview(request: PlanRequest, plan_file: Path | None, output: Output, *, ig
     """Print a diff of the changes, and write nothing.
 
     Raises:
-        WriteRefused: an earlier run was interrupted. Only a command that writes files can finish or undo that run.
+        WriteRefused: an earlier run of ``apply`` was interrupted. Only a command that writes files can finish or undo
+            that run.
     """
     if has_unfinished_run(request.journal):
         raise WriteRefused(
@@ -146,8 +149,8 @@ def _show_diff(plan: Plan, output: Output) -> None:
         sys.stdout.buffer.write(painted.encode("utf-8", errors="surrogateescape"))
     sys.stdout.flush()
     error_screen = output.screen(err=True)
-    error_screen.text(applied.totals_line(plan))
+    error_screen.text(applied.change_totals_line(plan))
     applied.show_notes(plan, error_screen)
     applied.show_loader_counts(
-        plan, (), error_screen, planned=True, listed=" (listed after the diff)" if plan.files else ""
+        plan, (), error_screen, planned=True, list_reference=" (listed after the diff)" if plan.files else ""
     )

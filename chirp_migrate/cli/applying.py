@@ -26,25 +26,33 @@ from chirp_migrate.transaction.commit import CommitResult, commit_plan
 from chirp_migrate.transaction.journal import APPLIED_PLAN, applied_runs, has_unfinished_run
 
 
-def accepted_part_of_plan(reviewed: PlanFile, request: PlanRequest, plan_file: Path) -> tuple[Plan, frozenset[str]]:
+def accepted_part_of_plan(
+    reviewed_plan: PlanFile, request: PlanRequest, plan_file: Path
+) -> tuple[Plan, frozenset[str]]:
     """Return the accepted part of a reviewed plan, and the paths of the files with edited hunks.
 
     Raises:
         WriteRefused: the review of the plan is not finished, or accepted hunks depend on refused hunks.
     """
-    open_ones = [one for one in decidable_hunk_ids(reviewed.plan) if one not in reviewed.choices]
-    if reviewed.reviewed and open_ones:
+    open_ones = [one for one in decidable_hunk_ids(reviewed_plan.plan) if one not in reviewed_plan.choices]
+    if reviewed_plan.reviewed and open_ones:
         raise WriteRefused(
             f"{len(open_ones)} hunks of {plan_file} are not decided yet, the first in {open_ones[0][0]}. Nothing was "
             "changed. To decide on these hunks: "
             f"`chirp-migrate review {request.quoted_path} --plan {quote(str(plan_file))}`."
         )
-    edited = frozenset(name for (name, _), choice in reviewed.choices.items() if choice.edits is not None)
-    return apply_choices(reviewed.plan, reviewed.choices), edited
+    edited = frozenset(name for (name, _), choice in reviewed_plan.choices.items() if choice.edits is not None)
+    return apply_choices(reviewed_plan.plan, reviewed_plan.choices), edited
 
 
 def apply_plan(
-    request: PlanRequest, plan: Plan, output: Output, *, edited: frozenset[str], allow_dirty: bool, ignore_pins: bool
+    request: PlanRequest,
+    plan: Plan,
+    output: Output,
+    *,
+    edited_files: frozenset[str],
+    allow_dirty: bool,
+    ignore_pins: bool,
 ) -> CommitResult:
     """Check a plan for the last time, write its files, and record the run in the journal of the project.
 
@@ -52,16 +60,17 @@ def apply_plan(
         request: the project, and the options of the command line.
         plan: the plan, without refused hunks.
         output: settings for the output of the command.
-        edited: paths of the files with hunks that the user edited.
+        edited_files: paths of the files with hunks that the user edited.
         allow_dirty: whether files with uncommitted changes may be written.
-        ignore_pins: whether to apply the plan even if the project pins versions that the runtime does not support.
+        ignore_pins: whether to apply the plan even if the project pins package versions that ``chirpid_patch`` does not
+            support.
 
     Returns:
         The result, with paths relative to the folder of the journal.
 
     Raises:
-        WriteRefused: the project pins versions that the runtime does not support, a file has uncommitted changes, or a
-            rule would rewrite the new files again.
+        WriteRefused: the project pins package versions that ``chirpid_patch`` does not support, a file has uncommitted
+            changes, or a rule would rewrite the new files again.
         CommitFailed: a file cannot be written.
     """
     if not ignore_pins and (problem := version_pin_problem(plan, request.journal)):
@@ -74,7 +83,7 @@ def apply_plan(
             refuse_uncommitted_changes(recorded.root, [file.path for file in recorded.files if file.before is not None])
         settings = request.with_options(plan.options).settings
         check_nothing_to_rewrite(
-            request.path, plan, settings, edited_files=edited, jobs=request.jobs, progress=progress
+            request.path, plan, settings, edited_files=edited_files, jobs=request.jobs, progress=progress
         )
         if not plan.files:
             return CommitResult((), (), "")
@@ -83,9 +92,9 @@ def apply_plan(
 
 
 def version_pin_problem(plan: Plan, journal: Path) -> str:
-    """Return a message that names the version pins of the project that the runtime does not support.
+    """Return a message that names the project's version pins that ``chirpid_patch`` does not support.
 
-    The message is "" if the runtime supports all pins, or if no file of the plan imports the runtime.
+    The message is "" if ``chirpid_patch`` supports all pins, or if no file of the plan imports ``chirpid_patch``.
     """
     pins = version_conflicts(plan.root, journal) if any_file_needs_runtime(plan.files) else []
     what = "the project cannot be installed together with chirpid-patch, which the migrated files import."
@@ -115,7 +124,7 @@ def explain_interruption(request: PlanRequest) -> Iterator[None]:
 
 
 def _applied_runs(root: Path) -> frozenset[str]:
-    """Return the names of the applied runs; an empty set if the journal cannot be read, for example during a run."""
+    """Return the names of the applied runs of ``apply``; an empty set if the journal cannot be read."""
     try:
         return frozenset(run.name for run in applied_runs(root))
     except JournalDamaged:

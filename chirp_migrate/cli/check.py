@@ -21,7 +21,7 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import Finding, FindingStatus
 from chirp_migrate.report.formats.github import workflow_commands
-from chirp_migrate.report.formats.sarif import check_sarif
+from chirp_migrate.report.formats.sarif import sarif_of_check
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.review.plan_file import plan_document, run_document
 from chirp_migrate.transaction.commit import commit_plan
@@ -54,7 +54,8 @@ _STATUS_TEXTS = {
 )
 @looking_options
 @option(
-    "--format", "form", type=click.Choice(["text", "json", "sarif", "github"]), default="text", show_default=True,
+    "--format", "output_format", type=click.Choice(["text", "json", "sarif", "github"]),
+    default="text", show_default=True,
     help="Print a line for each finding, the JSON of `apply --json`, SARIF 2.1.0 with fixes, or GitHub annotations.",
 )  # fmt: skip
 @option(
@@ -63,7 +64,7 @@ _STATUS_TEXTS = {
 )  # fmt: skip
 @option("--strict", is_flag=True, help="Also exit with 1 for remarks, advice and suggestions.")
 @output_options("the findings (independent of --format)")
-def check(request: PlanRequest, form: str, add_ignore: bool, strict: bool, output: Output) -> None:
+def check(request: PlanRequest, output_format: str, add_ignore: bool, strict: bool, output: Output) -> None:
     """Exit with 1 if `apply` would change anything at PATH; run none of the project's code.
 
     The command changes no file of PATH, except with --add-ignore, which writes comments. `rollback` removes these
@@ -73,7 +74,7 @@ def check(request: PlanRequest, form: str, add_ignore: bool, strict: bool, outpu
     would rewrite the finding. A file that could not be read also counts. Remarks, advice and suggestions count only
     with --strict. A finding never counts if a comment `# chirp: ignore[CODE]` or a setting suppresses the finding.
     """
-    is_text = form == "text"
+    is_text = output_format == "text"
     if output.json_is_printed and not is_text:
         raise UsageProblem("`--json -` and --format both print to standard output: use `--json FILE`.")
     project = request.journal
@@ -94,10 +95,10 @@ def check(request: PlanRequest, form: str, add_ignore: bool, strict: bool, outpu
         lines = []
     elif is_text:
         lines = list(_lines_of_findings(found, request.folder, output.screen(err=False)))
-    elif form == "github":
+    elif output_format == "github":
         lines = list(workflow_commands(found, verbose=output.verbose))
     else:
-        lines = to_json_bytes(result if form == "json" else check_sarif(found)).decode("ascii").splitlines()
+        lines = to_json_bytes(result if output_format == "json" else sarif_of_check(found)).decode("ascii").splitlines()
     write_bytes(STANDARD_OUTPUT, "".join(f"{line}\n" for line in lines).encode("utf-8", errors="backslashreplace"))
     if not output.quiet:
         # Another program may read the document from standard output, so print the summary to standard error.
@@ -115,7 +116,8 @@ def _run_check(request: PlanRequest, output: Output, *, strict: bool) -> CheckRe
 def _add_ignores(found: CheckReport, project: Path, output: Output) -> str:
     """Write comments that suppress every finding that counts, and return a sentence with their number.
 
-    The journal of ``project`` records the comments as a run, so that ``rollback`` can remove the comments.
+    The journal of ``project`` records the comments like a run of ``apply``, so that ``rollback`` can remove the
+    comments.
     """
     recorded = plan_ignore_comments(found.plan, found.work).seen_from(project)
     with output.progress("writing comments") as step:
@@ -153,7 +155,7 @@ def _line_of_finding(finding: Finding, base: Path, screen: Screen) -> str:
 
 
 def _summary(found: CheckReport, quoted_path: str) -> str:
-    """Return the last line of the output: whether work remains, and the numbers of findings."""
+    """Return the last lines of the output: the numbers of findings that count and that do not count."""
     plan = found.plan
     files = len({finding.path for finding in found.work})
     parts = [f"{pluralize(len(found.work), 'finding')} in {pluralize(files, 'file')}"] if found.work else []

@@ -18,14 +18,14 @@ _TAIL_LINES = 20
 _TAIL_BYTES = 16_384
 
 
-def check_with_command(command: str, folder: Path, journal: Path, run: str, output: Output) -> None:
+def check_with_command(command: str, folder: Path, journal: Path, run_number: str, output: Output) -> None:
     """Run the user's command, and undo a run of ``apply`` if the command fails.
 
     Args:
         command: the command line, for the shell.
         folder: folder in which to run the command.
         journal: folder with the journal of the run.
-        run: number of the run of ``apply``, such as ``0001``.
+        run_number: number of the run of ``apply``, such as ``0001``.
         output: settings for the output of ``apply``.
 
     Raises:
@@ -42,7 +42,7 @@ def check_with_command(command: str, folder: Path, journal: Path, run: str, outp
     except BaseException as failure:
         try:
             with output.progress("rolling back") as step:
-                rollback(journal, run=int(run), on_step=step)
+                rollback(journal, run=int(run_number), on_step=step)
         except ChirpMigrateError as error:
             why = f"`{command}` failed, and the rewrite cannot be rolled back now: {error}"
             raise CheckFailed(why) from failure

@@ -98,8 +98,8 @@ def _set_defaults(ctx: click.Context, path: Path, command: str) -> None:
 def values_from_options_and_settings(ctx: click.Context) -> dict[str, Any]:
     """Return the values that options and settings define, by name of click's parameter. Options override settings.
 
-    Defaults are omitted. A script on the command line (after ``--``) replaces the setting ``workload``, which is then
-    omitted, too.
+    Defaults are omitted. If the command line has a script (after ``--``), the setting ``workload`` has no effect, and
+    the result also omits this setting.
     """
     names = {one.name for one in ctx.command.params if getattr(one, "is_setting", False)}
     sources = {name: ctx.get_parameter_source(name) for name in ctx.params.keys() & names}

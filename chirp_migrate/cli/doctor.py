@@ -14,7 +14,7 @@ from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable, write_bytes
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, help_epilog
-from chirp_migrate.report.formats.sarif import doctor_sarif
+from chirp_migrate.report.formats.sarif import sarif_of_doctor
 from chirp_migrate.report.stored_results import store_doctor_report
 from chirp_migrate.training.errors import WorkloadFailed
 
@@ -98,7 +98,7 @@ def doctor(
     output.write(report)
     not_kept = store_doctor_report(path.resolve(), report)
     if sarif_file is not None:
-        write_bytes(sarif_file, to_json_bytes(doctor_sarif(report, path.resolve())))
+        write_bytes(sarif_file, to_json_bytes(sarif_of_doctor(report, path.resolve())))
     from chirp_migrate.doctor.report import show_doctor_report
 
     show_doctor_report(report, output.screen(err=STANDARD_OUTPUT in (sarif_file, output.json_file)))

@@ -1,4 +1,4 @@
-"""``chirp-migrate init-workload PATH``."""
+"""``chirp-migrate init-workload PATH``: create a starter file that defines the training for ``verify``."""
 
 from __future__ import annotations
 

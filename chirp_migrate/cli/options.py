@@ -101,30 +101,30 @@ class ParsedValue(click.ParamType):  # type: ignore[type-arg]  # generic in newe
             self.fail(f"the value {error}.", param, ctx)
 
 
-def text_parser(is_valid: Callable[[str], Any], problem: str) -> Callable[[Any], str]:
+def text_parser(is_valid: Callable[[str], Any], error_message: str) -> Callable[[Any], str]:
     """Return a function for :class:`ParsedValue` that accepts only valid texts, and returns these texts unchanged.
 
     Args:
         is_valid: function that gets a text, and returns a true value if the text is valid.
-        problem: message of the ``ValueError`` for invalid texts and for values that are not texts, such as "must name a
-            function".
+        error_message: message of the ``ValueError`` for invalid texts and for values that are not texts, such as "must
+            name a function".
     """
 
     def parse(value: Any) -> str:
         if not isinstance(value, str) or not is_valid(value):
-            raise ValueError(problem)
+            raise ValueError(error_message)
         return value
 
     return parse
 
 
-def non_empty_text(what: str) -> ParsedValue:
+def non_empty_text(description: str) -> ParsedValue:
     """Return a parameter type that rejects empty texts, which mostly come from an unset shell variable.
 
     Args:
-        what: description of the required text for the error message, such as "a command".
+        description: description of the required text for the error message, such as "a command".
     """
-    return ParsedValue("text", text_parser(str.strip, f"is empty: pass {what}"))
+    return ParsedValue("text", text_parser(str.strip, f"is empty: pass {description}"))
 
 
 class FilePath(click.Path):
@@ -204,13 +204,14 @@ def complete_rule_codes(ctx: click.Context, parameter: click.Parameter, incomple
 
 
 def collect_options(
-    name: str, make: Callable[..., Any], *options: Callable[[Any], Any]
+    argument_name: str, make_argument: Callable[..., Any], *options: Callable[[Any], Any]
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds several options to a command. The command gets all their values as one argument.
 
     Args:
-        name: name of this argument in the signature of the command.
-        make: function that gets the values of the options as keyword arguments, and returns the value of this argument.
+        argument_name: name of this argument in the signature of the command.
+        make_argument: function that gets the values of the options as keyword arguments, and returns the value of this
+            argument.
         options: the decorators that add the options.
     """
 
@@ -225,7 +226,7 @@ def collect_options(
         @wraps(command)
         def command_with_options(**given: Any) -> Any:
             collected = {option: given.pop(option) for option in names & given.keys()}
-            return command(**given, **{name: make(**collected)})
+            return command(**given, **{argument_name: make_argument(**collected)})
 
         for one in reversed(options):
             command_with_options = one(command_with_options)
@@ -250,45 +251,45 @@ ignore_pins_option = option(
 )  # fmt: skip
 
 
-def plan_file_option(what: str, *, default: str | None = None) -> Callable[[_Decorated], _Decorated]:
+def plan_file_option(help_text: str, *, default: str | None = None) -> Callable[[_Decorated], _Decorated]:
     """Return a decorator that adds the option ``plan_file``, which is the path of a plan file.
 
     Args:
-        what: help text of the option.
+        help_text: help text of the option.
         default: path of the plan file if the user passes none; None for no default.
     """
     return option(
         "--plan", "plan_file", type=FilePath(dir_okay=False), default=default,
-        show_default=default is not None, metavar="FILE", help=what,
+        show_default=default is not None, metavar="FILE", help=help_text,
     )  # fmt: skip
 
 
 def output_options(
-    json: str,
-    quiet: str = "Print only errors and findings that need attention.",
-    verbose: str = "Print every finding in full.",
+    json_help: str,
+    quiet_help: str = "Print only errors and findings that need attention.",
+    verbose_help: str = "Print every finding in full.",
     *,
-    names: Sequence[str] = ("--json",),
+    json_option_names: Sequence[str] = ("--json",),
 ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Return a decorator that adds the options for output.
 
     The command gets the values of these options as the argument ``output``, an :class:`.Output`.
 
     Args:
-        json: what the JSON document contains, for the help text.
-        quiet: help text of ``--quiet``.
-        verbose: help text of ``--verbose``.
-        names: names of the option to which users pass the path of the JSON file.
+        json_help: what the JSON document contains, for the help text.
+        quiet_help: help text of ``--quiet``.
+        verbose_help: help text of ``--verbose``.
+        json_option_names: names of the option to which users pass the path of the JSON file.
     """
     return collect_options(
         "output",
         Output,
         _output_option(
-            *names, "json_file", type=FilePath(allow_dash=True), metavar="FILE",
-            help=f"Write {json} as JSON ('-': standard output).",
+            *json_option_names, "json_file", type=FilePath(allow_dash=True), metavar="FILE",
+            help=f"Write {json_help} as JSON ('-': standard output).",
         ),
-        _output_option("-q", "--quiet", is_flag=True, help=quiet),
-        _output_option("-v", "--verbose", is_flag=True, help=verbose),
+        _output_option("-q", "--quiet", is_flag=True, help=quiet_help),
+        _output_option("-v", "--verbose", is_flag=True, help=verbose_help),
         _output_option(
             "--color", type=click.Choice(["auto", "always", "never"]), default="auto", show_default=True,
             help="Colour output.",

@@ -28,7 +28,7 @@ from chirp_migrate.review.plan_file import plan_document
     ),
 )
 @planning_options
-@output_options("the plan", names=("-o", "--output", "--json"))
+@output_options("the plan", json_option_names=("-o", "--output", "--json"))
 def plan(request: PlanRequest, output: Output) -> None:
     """Show what `apply` would change in the project at PATH; write nothing to PATH.
 

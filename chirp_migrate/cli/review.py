@@ -131,7 +131,9 @@ def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins
         )
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.OK)
     with explain_interruption(request):
-        result = apply_plan(request, selected, output, edited=edited, allow_dirty=allow_dirty, ignore_pins=ignore_pins)
+        result = apply_plan(
+            request, selected, output, edited_files=edited, allow_dirty=allow_dirty, ignore_pins=ignore_pins
+        )
     # -q and -v affect only the output of the review, and not the output about the applied changes.
     show_result(request, selected, result, replace(output, quiet=False, verbose=False).screen())
     if refused:

@@ -44,7 +44,7 @@ from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
 from chirp_migrate.training.errors import NoTrainingFound, WorkloadFailed
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.process.interrupts import sigterm_as_keyboard_interrupt
-from chirp_migrate.training.workload.choosing import entry_point_source, select_entry_points
+from chirp_migrate.training.workload.choosing import entry_point_call_text, select_entry_points
 from chirp_migrate.training.workload.entry_points import TrainingSource, find_entry_points, training_function_arguments
 from chirp_migrate.transaction.recovery import recover
 from chirp_migrate.verify.options import VerifyOptions, resolve_options
@@ -228,11 +228,11 @@ def _run_verification(root: Path, path: Path, baseline: str | None, options: Ver
         from chirp_migrate.verify.session import verify_versions
 
         report = verify_versions(root, before, verified, options, progress, began)
-        from chirp_migrate.doctor.of_traces import find_problems_in_traces
+        from chirp_migrate.doctor.of_traces import find_problems_in_passes
 
         has_own_data = options.source is not TrainingSource.FOUND or options.sizes.data is not None
         report = msgspec.structs.replace(
-            report, problems=find_problems_in_traces(report.passes.get("after", {}), has_own_data)
+            report, problems=find_problems_in_passes(report.passes.get("after", {}), has_own_data)
         )
     more = [_save_document(root, report, output)]
     if not output.verbose:
@@ -300,7 +300,7 @@ def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions,
 
             trees, _ = copy_both_versions(root, before, options, folder)
             discovery = find_entry_points_before(trees["before"], root, before, options, progress)
-    calls = {one.label: entry_point_source(one, discovery.model, options.sizes) for one in discovery.entry_points}
+    calls = {one.label: entry_point_call_text(one, discovery.model, options.sizes) for one in discovery.entry_points}
     found = [{"entry_point": label, "call": call} for label, call in calls.items()]
     output.write({"schema": 1, "entry_points": found, "left_out": list(discovery.left_out)})
     if not output.json_is_printed:

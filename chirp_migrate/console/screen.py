@@ -238,10 +238,10 @@ def _whole_words(line: str, most: int) -> str:
     return (fitting.rpartition(" ")[0] or fitting[:-1]).rstrip()
 
 
-def render_to_text(show: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options: bool) -> str:
-    """Return the text that ``show`` prints to a new :class:`Screen` without colours and with the given options."""
+def render_to_text(print_to_screen: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options: bool) -> str:
+    """Return the text that ``print_to_screen`` prints to a new :class:`Screen` without colours, with ``options``."""
     stream = io.StringIO()
-    show(Screen(stream, width=width, **options))
+    print_to_screen(Screen(stream, width=width, **options))
     return stream.getvalue()
 
 

@@ -60,10 +60,10 @@ def format_percent(share: float, digits: int = 0) -> str:
     return f"{100 * share:.{digits}f} %"
 
 
-def format_time(iso: str) -> str:
+def format_time(iso_time: str) -> str:
     """Format an ISO 8601 time in UTC like ``2026-11-21 12:50 UTC``. Return any other text unchanged."""
-    day, letter, time = iso.partition("T")
-    return f"{day} {time[:5]} UTC" if letter and iso.endswith("Z") else iso
+    day, letter, time = iso_time.partition("T")
+    return f"{day} {time[:5]} UTC" if letter and iso_time.endswith("Z") else iso_time
 
 
 def pluralize(number: int, noun: str) -> str:
@@ -74,15 +74,16 @@ def pluralize(number: int, noun: str) -> str:
     return f"{number} {noun}"
 
 
-def shorten_list(names: Iterable[str], max_shown: int | None = _NAMED, joint: str = " and ") -> str:
+def shorten_list(names: Iterable[str], max_shown: int | None = _NAMED, rest_intro: str = " and ") -> str:
     """List the first ``max_shown`` names and the number of further names, such as ``a, b and 7 more``.
 
-    If ``max_shown`` is None, the result lists all names. ``joint`` is the text in front of the number of further names.
+    If ``max_shown`` is None, the result lists all names. ``rest_intro`` is the text in front of the number of further
+    names.
     """
     listed = list(names)
     shown = listed[:max_shown]
     more = len(listed) - len(shown)
-    return ", ".join(shown) + (f"{joint}{more} more" if more else "")
+    return ", ".join(shown) + (f"{rest_intro}{more} more" if more else "")
 
 
 def suggest_name(wrong: str, names: Iterable[str], list_intro: str) -> str:

@@ -67,7 +67,7 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         tool: name and version of this program.
         problems: the problems that the checks found.
-        entry_points: the entry points that ran, including entry points that failed.
+        entry_points: the entry points (training functions or scripts) that ran, including entry points that failed.
         notes: sentences on entry points that did not run or ended early, and on files that are not in the temporary
             copy.
         exit_code: exit code of the command, which is 0 if ``problems`` is empty.

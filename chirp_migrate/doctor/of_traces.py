@@ -19,17 +19,19 @@ from chirp_migrate.verify.spec import LoaderPassTrace
 from chirp_migrate.verify.verify_report import LoadingProblem
 
 
-def find_problems_in_traces(
-    traces: Mapping[str, Sequence[LoaderPassTrace]], has_own_data: bool
+def find_problems_in_passes(
+    passes: Mapping[str, Sequence[LoaderPassTrace]], has_own_data: bool
 ) -> list[LoadingProblem]:
-    """Return the loading problems of all entry points. A problem that occurs in several entry points appears once.
+    """Return the loading problems of all entry points (training functions or a script).
+
+    A problem that occurs in several entry points appears once.
 
     Args:
-        traces: dictionary, label of an entry point → the records of its loader passes.
+        passes: dictionary, label of an entry point → the records of its iterations over loaders.
         has_own_data: whether the training uses the user's own samples; False if ``verify`` created synthetic samples.
     """
     found: dict[tuple[str, str], dict[str, None]] = {}
-    for one in find_problems(_make_recording(label, of, has_own_data) for label, of in traces.items()):
+    for one in find_problems(_make_recording(label, of, has_own_data) for label, of in passes.items()):
         found.setdefault((one.check, one.message), {}).update(dict.fromkeys(one.entry_points))
     return [LoadingProblem(check, message, list(labels)) for (check, message), labels in found.items()]
 
@@ -82,7 +84,7 @@ def _loader_info(number: int, dataset: int, one: LoaderPassTrace) -> LoaderInfo:
 
 
 def _batch_records(one: LoaderPassTrace) -> list[BatchRecord]:
-    """Return the batches of a loader pass.
+    """Return the batches of one iteration over a loader.
 
     If the index of a sample in the innermost dataset is known, the sample gets a name that contains this index.
     """

@@ -136,7 +136,7 @@ class LoaderPass(msgspec.Struct):
         handles: numbers of open file descriptors of the training process after each batch; an empty list if the loader
             has no workers.
         model: number of the first module that was called for a batch of this pass, which is usually the model; -1 if no
-            module was called.
+            module was called. Passes with the same number have the same model.
         parameters: dtype of the parameters of the first called module with parameters, such as ``torch.float32``; an
             empty string if no such module was called.
         waits_s: for each batch, the seconds from the request of the training to the arrival of the batch.
@@ -180,17 +180,17 @@ class LoaderPass(msgspec.Struct):
 
     @property
     def waited_share(self) -> float:
-        """Return for which share of the pass the training waited for batches, 0 to 1."""
+        """Return for which share of this iteration over a loader the training waited for batches, 0 to 1."""
         return sum(self.waits_s) / self.seconds if self.seconds else 0.0
 
     @property
     def trains(self) -> bool:
-        """Return whether the training called ``backward`` at least once for batches of this pass."""
+        """Return whether the training called ``backward`` at least once for batches of this iteration over a loader."""
         return self.backwards > 0
 
     @property
     def evaluates(self) -> bool:
-        """Return whether the pass is a validation: gradients are disabled, and ``backward`` is not called."""
+        """Return whether the iteration is a validation: gradients are disabled, and ``backward`` is not called."""
         is_off = not any(self.has_gradients) or (self.forwards_without > 0 and not self.forwards)
         return bool(self.has_gradients) and is_off and not self.backwards
 
@@ -225,7 +225,7 @@ class ValueSums(msgspec.Struct):
         return ValueSums(self.count * len(self.sums), [sum(self.sums)], [sum(self.squares)])
 
     def means_and_deviations(self, less: int = 0) -> list[tuple[float, float]]:
-        """Return a list of (mean, standard deviation), for each column or channel whose values are not all equal.
+        """Return a list of pairs (mean, standard deviation): one pair for each column or channel whose values differ.
 
         Args:
             less: delta degrees of freedom of the standard deviation, like ``ddof`` of ``numpy.std``. The default is 0.
@@ -278,7 +278,7 @@ class BatchRecord(msgspec.Struct):
         moments: sums over the values of the first floating-point tensor; None if the batch has no such tensor, or if
             the tensor has more than 256 columns or channels.
         generators: dictionary, name of a random generator → text of its state after the batch was read. The dictionary
-            is empty for all batches after the first two batches of a pass.
+            is empty for all batches after the first two batches of an iteration over a loader.
         sizes: dictionary, attribute path of a container or cache in the dataset → its length after the batch was read.
             The dictionary is empty if the lengths were not measured after this batch.
         native_threads: number of threads of C libraries that have used CPU time in this process since the first batch.
@@ -311,7 +311,7 @@ class FetcherPassRecord(msgspec.Struct):
     """The recording of one loader pass (iteration over a loader), by one of the processes that read its samples.
 
     Attributes:
-        worker: number of the worker process, or :data:`IN_TRAINING_PROCESS`.
+        worker: number of the worker process; :data:`IN_TRAINING_PROCESS` if the training process read the samples.
         started_in: number of the loader pass that started the worker process. If the training process itself reads the
             samples, the value is the number of the recorded pass.
         epoch: number of earlier loader passes for which this process read samples; 0 for the first pass.
@@ -334,12 +334,12 @@ class FetcherPassRecord(msgspec.Struct):
 
     @property
     def last_container_sizes(self) -> dict[str, int]:
-        """Return the lengths of the dataset's containers at their last measurement in this pass, by attribute path."""
+        """Return a dictionary: attribute path of a container in the dataset → its length at the last measurement."""
         return next((task.sizes for task in reversed(self.tasks) if task.sizes), self.sizes)
 
     @property
     def native_threads(self) -> int:
-        """Return how many threads of C libraries used CPU time during this pass."""
+        """Return how many threads of C libraries used CPU time during this iteration over a loader."""
         return max((task.native_threads for task in self.tasks), default=0)
 
 
@@ -405,7 +405,7 @@ class Recording(msgspec.Struct):
         return [one for one in self.passes if one.loader == loader.number]
 
     def runs_of(self, one: LoaderPass) -> list[FetcherPassRecord]:
-        """Return the recordings of the loader pass ``one`` by all processes that read samples, sorted by worker."""
+        """Return the recordings of the iteration ``one`` over a loader: one for each process, sorted by worker."""
         earlier = [each.number for each in self.passes if each.loader == one.loader and each.number <= one.number]
         starts = {run.started_in for run in self.runs}
         started = max((number for number in earlier if number in starts), default=None)
@@ -416,7 +416,7 @@ class Recording(msgspec.Struct):
         return sorted(found, key=lambda run: run.worker)
 
     def samples_of(self, one: LoaderPass) -> dict[int, str]:
-        """Return a dictionary: index of a sample → its hash, for all samples with a hash in the loader pass ``one``."""
+        """Return a dictionary: index of a sample → its hash, for all hashed samples of the iteration ``one``."""
         found: dict[int, str] = {}
         for task in self.tasks_of(one):
             if task.indices and len(task.indices) == len(task.samples):
@@ -425,17 +425,17 @@ class Recording(msgspec.Struct):
         return found
 
     def count_equal_samples(self, first: LoaderPass, second: LoaderPass) -> tuple[int, int]:
-        """Return the number of samples with a hash in both passes, and the number of these samples that are equal."""
+        """Return the number of samples with a hash in both iterations over loaders, and how many of them are equal."""
         before, after = self.samples_of(first), self.samples_of(second)
         both = before.keys() & after.keys()
         return len(both), sum(before[index] == after[index] for index in both)
 
     def tasks_of(self, one: LoaderPass) -> list[BatchRecord]:
-        """Return the recorded batches of the loader pass ``one``, sorted by worker number."""
+        """Return the recorded batches of the iteration ``one`` over a loader, sorted by worker number."""
         return [task for run in self.runs_of(one) for task in run.tasks]
 
     def group_passes(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """Group all loader passes by the dataset and the line that built the loader.
+        """Group all loader passes (iterations over loaders) by the dataset and the line that built the loader.
 
         If a line builds a new loader for each epoch, the passes of all these loaders are therefore in one group.
         """
@@ -446,7 +446,7 @@ class Recording(msgspec.Struct):
         return list(found.values())
 
     def group_training_passes(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """Group the training passes, by dataset and line, but omit iterable datasets and passes of a second model.
+        """Group the training iterations by dataset and line; omit iterable datasets and iterations of a second model.
 
         A second model may belong to a second training, which may start from the same seed on purpose.
         """

@@ -8,7 +8,7 @@ from chirp_migrate.doctor.doctor_report import DoctorReport, Problem, WatchedEnt
 
 
 def show_doctor_report(report: DoctorReport, screen: Screen) -> None:
-    """Print the report: problems, notes, failed entry points and a summary.
+    """Print the report: problems, notes, failed entry points (training functions or scripts) and a summary.
 
     If ``screen.quiet`` is True, the function prints only the problems. If ``screen.verbose`` is True, the function also
     prints the numbers of recorded loaders and batches of each entry point.
@@ -46,7 +46,7 @@ def _describe_entry_point(one: WatchedEntryPoint) -> str:
 
 
 def problem_summary(report: DoctorReport) -> str:
-    """Return a sentence with the numbers of problems, of all entry points, and of failed entry points."""
+    """Return a sentence with the numbers of problems, of training functions or scripts, and of those that failed."""
     failed = sum(bool(one.error) for one in report.entry_points)
     ran = pluralize(len(report.entry_points), "entry point")
     found = pluralize(len(report.problems), "problem") if report.problems else "no problems"

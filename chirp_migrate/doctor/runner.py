@@ -1,4 +1,4 @@
-"""Run and record the entry points in a child process of ``doctor``, and send the recordings to the parent process."""
+"""Run and record the user's trainings in a child process of ``doctor``; send the recordings to the parent process."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class AllRecordingsSent:
 
 
 def run(request: DoctorTask, parent: ParentConnection) -> AllRecordingsSent:
-    """Run each entry point, and send its recording to the parent process.
+    """Run each entry point (training function or script), and send its recording to the parent process.
 
     If time remains at the end, the function measures different numbers of workers for one loader. This is the loader
     for which the training waited the largest share of an epoch.
@@ -106,7 +106,7 @@ def run(request: DoctorTask, parent: ParentConnection) -> AllRecordingsSent:
 
 
 class _SlowLoader(NamedTuple):
-    """A loader for which a training waited, the recorded pass with the wait, and the seconds to read a batch."""
+    """A loader for which a training waited, the recorded iteration with the wait, and the seconds to read a batch."""
 
     label: str
     loader: Any

@@ -35,7 +35,9 @@ _LAST_OUTPUT_S = 0.3
 
 
 def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> DoctorReport:
-    """Run each entry point for two short epochs in a copy of the project, and return the problems that occur.
+    """Run each training for two short epochs in a copy of the project, and return the problems that occur.
+
+    An entry point is a training function or script.
 
     Args:
         root: folder of the project.
@@ -73,7 +75,10 @@ def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> Doctor
 
 
 class _TrainingRecorder:
-    """Runs the entry points in a child process. If the child crashes, a new child runs the remaining entry points."""
+    """Runs the entry points (training functions or scripts) in a child process.
+
+    If the child crashes, a new child runs the remaining entry points.
+    """
 
     def __init__(self, request: DoctorTask, progress: Progress) -> None:
         self._request, self._progress = request, progress

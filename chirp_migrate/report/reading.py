@@ -80,13 +80,13 @@ def _details_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunDetails:
 
 
 def _file_without_hunks(run: JournalRun, file: JournalFile) -> FilePlan:
-    """Return a plan of ``file`` that has no hunks, for a run whose plan is not in the journal."""
+    """Return a plan of ``file`` that has no hunks, for a run of ``apply`` whose plan is not in the journal."""
     before = None if file.before is None else run.content(file.before.sha256)
     return FilePlan(file.path, before, run.content(file.sha256_after), "scaffold" if before is None else "rewrite")
 
 
 def _written_contents(run: JournalRun, planned: Collection[str]) -> ContentLookup:
-    """Return a function that maps a file of the plan to its bytes before and after the run.
+    """Return a function that maps a file of the plan to its bytes before and after the run of ``apply``.
 
     The journal and the plan may have different paths for a file, because links are resolved in the paths of the
     journal. The function finds such a file by the hashes of its bytes.
@@ -103,7 +103,7 @@ def _written_contents(run: JournalRun, planned: Collection[str]) -> ContentLooku
 
 
 def _edited_files(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]:
-    """Return the files that the user has edited since a run. Files that a later run wrote are omitted."""
+    """Return the files that the user has edited since a run of ``apply``. Files that a later run wrote are omitted."""
     later = {file.path for one in runs if one.number > run.number for file in one.files}
     mine = {file.path: file.sha256_after for file in run.files if file.path not in later}
     return frozenset(files_changed_since(run.root, mine))
@@ -140,7 +140,7 @@ def _last_document(
 
 
 def _notices_on_runs(details: Iterable[RunDetails]) -> Iterator[str]:
-    """Yield sentences for the user on data of each run that the report cannot show."""
+    """Yield sentences on the data of each run of ``apply`` that the report cannot show."""
     for run in details:
         if not run.has_plan:
             yield (

@@ -60,9 +60,9 @@ def _store(root: Path, name: str, content: bytes, what: str) -> str | None:
     return None
 
 
-def files_changed_since(root: Path, hashes: Mapping[str, str | None]) -> tuple[str, ...]:
-    """Return the paths of the files whose SHA-256 differs from the value in ``hashes``."""
-    return tuple(path for path, digest in hashes.items() if _digest(root / path) != digest)
+def files_changed_since(root: Path, sha256_by_path: Mapping[str, str | None]) -> tuple[str, ...]:
+    """Return the paths of the files whose SHA-256 differs from the value in ``sha256_by_path``."""
+    return tuple(path for path, digest in sha256_by_path.items() if _digest(root / path) != digest)
 
 
 def _digest(path: Path) -> str | None:

@@ -27,16 +27,16 @@ _SHORTER = (
 
 @dataclass(frozen=True)
 class EntryTimes:
-    """The times of one entry point, or of all entry points together.
+    """The times of one entry point (a training function or script), or of all entry points together.
 
     Attributes:
         label: label of the entry point; ``all`` for all entry points together.
-        seconds: the seconds in each round, by version (``before``, ``after``, or ``cached`` for zero-cost loading).
-            Versions that were not timed are missing.
+        seconds: the seconds of each measurement, by version (``before``, ``after``, or ``cached`` for zero-cost
+            loading). Versions that were not timed are missing.
         ratio: time after / time before the migration.
         zero_cost_ratio: time with zero-cost loading / time before the migration; None without such a measurement.
         verdict: verdict on the entry point; "" if the entry point has no verdict. For all entry points together, the
-            verdict of the whole verification.
+            value is the verdict of the whole verification.
     """
 
     label: str
@@ -51,7 +51,7 @@ class EntryTimes:
 
 
 def short_label(label: str) -> str:
-    """Return a shorter form of the label of an entry point, without words that many labels have in common."""
+    """Return a shorter form of the label of a training, without words that many labels have in common."""
     module, dot, name = label.partition(".")
     if not dot:
         return label
@@ -92,7 +92,7 @@ def measured_metrics(report: VerifyReport) -> list[tuple[Metric, float | None, f
 
 
 def batch_waits_ms(report: VerifyReport) -> dict[str, list[float]]:
-    """Return the sorted waits for training batches in ms, by version, without the first batch of each loader pass."""
+    """Return the sorted waits for training batches in ms, by version, without the first batch of each iteration."""
     found = {}
     for side in ("before", "after"):
         visits = (visit for each in report.rounds.made for visit in each.visits_of(side).values())

@@ -70,18 +70,19 @@ def loader_count_rows(ledger: LoaderLedger, *, planned: bool = False) -> list[tu
     return [(status, word, sites[status]) for status, word in words.items() if sites.get(status)]
 
 
-def ledger_sentences(ledger: LoaderLedger, *, planned: bool = False, listed: str = "") -> Iterator[str]:
+def ledger_sentences(ledger: LoaderLedger, *, planned: bool = False, list_reference: str = "") -> Iterator[str]:
     """Yield sentences with the number of loaders for each outcome and reason.
 
     Args:
         ledger: the counts.
         planned: True if the plan is not applied yet, so that the words describe the future.
-        listed: text that refers to the list of loaders that are not rewritten, such as " (listed after the diff)".
+        list_reference: text that refers to the list of loaders that are not rewritten, such as " (listed after the
+            diff)".
     """
     if ledger.counting:
         parts = loader_count_rows(ledger, planned=planned)
         fates = [f"{'all' if len(parts) == 1 and ledger.found > 1 else number} {word}" for _, word, number in parts]
-        where = listed if ledger.loader_sites.get(FindingStatus.REPORT) else ""
+        where = list_reference if ledger.loader_sites.get(FindingStatus.REPORT) else ""
         found = f"{pluralize(ledger.found, 'loader')} found"
         yield f"{f'{found}: ' if fates else found}{', '.join(fates)}{where}."
         reasons = ledger.loader_reasons
@@ -89,7 +90,7 @@ def ledger_sentences(ledger: LoaderLedger, *, planned: bool = False, listed: str
             yield f"Loaders not rewritten: {', '.join(f'{number} {why}' for why, number in reasons.items())}."
         if ledger.values:
             places = f"{pluralize(ledger.values, 'place')}, which {'is' if ledger.values == 1 else 'are'} not rewritten"
-            yield f"DataLoader is used as a value in {places}{'' if where else listed}."
+            yield f"DataLoader is used as a value in {places}{'' if where else list_reference}."
     if ledger.unread:
         were = "is" if ledger.unread == 1 else "are"
         yield f"{pluralize(ledger.unread, 'file')} could not be handled and {were} not counted."
@@ -114,12 +115,12 @@ def group_unrewritten_findings(items: Iterable[_T], finding_of: Callable[[_T], F
     return [(name, of) for name, of in by_title.items() if of]
 
 
-def unchanged_loader_sentences(findings: Iterable[Finding], most: int | None = 4) -> Iterator[str]:
+def unchanged_loader_sentences(findings: Iterable[Finding], max_listed: int | None = 4) -> Iterator[str]:
     """Yield a sentence for each reason why a rewrite of loaders would gain nothing.
 
     Args:
         findings: the findings of a plan.
-        most: largest number of files, and of places in the code, that a sentence lists; None for no limit.
+        max_listed: largest number of files, and of places in the code, that a sentence lists; None for no limit.
     """
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
     by_reason: dict[str, list[tuple[str, Gain]]] = {}
@@ -129,9 +130,9 @@ def unchanged_loader_sentences(findings: Iterable[Finding], most: int | None = 4
     for why, found in by_reason.items():
         paths = list(dict.fromkeys(path for path, _ in found))
         places = list(dict.fromkeys(f"{gain.path}:{gain.line}" for _, gain in found if gain.path))
-        at = f" ({shorten_list(places, most)})" if places else ""
+        at = f" ({shorten_list(places, max_listed)})" if places else ""
         advice = "; chirp-migrate tune finds the best number of workers" if found[0][1].workers_may_help else ""
         yield (
-            f"{shorten_list(paths, most)}: {pluralize(len(found), 'loader')} unchanged: {why}{at}, "
+            f"{shorten_list(paths, max_listed)}: {pluralize(len(found), 'loader')} unchanged: {why}{at}, "
             f"so the factory has nothing to speed up{advice}."
         )

@@ -14,7 +14,7 @@ from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.module import Module
 
 
-def line_replacements_by_hunk(file: FilePlan, style: ImportStyle) -> Mapping[int, tuple[ReplacementEntry, ...]]:
+def line_replacements_by_hunk(file: FilePlan, import_style: ImportStyle) -> Mapping[int, tuple[ReplacementEntry, ...]]:
     """Return a dictionary for a rewritten Python file: number of a hunk → replacements of whole lines.
 
     The replacements of a hunk change the file as if the user accepted only this hunk. So the replacements also add the
@@ -34,7 +34,7 @@ def line_replacements_by_hunk(file: FilePlan, style: ImportStyle) -> Mapping[int
     lines = SourceLines(source.text)
     fixes: dict[int, tuple[ReplacementEntry, ...]] = {}
     for hunk in file.hunks:
-        replacements = _replacements(lines, text_with_hunks(module, [hunk], file.public, style))
+        replacements = _replacements(lines, text_with_hunks(module, [hunk], file.public, import_style))
         if replacements and (not source.bom or replacements[0].start > (1, 1)):
             fixes[hunk.number] = replacements
     return fixes

@@ -1,4 +1,4 @@
-"""Count the loaders and findings of a run by outcome. These counts are the ledger of the run."""
+"""Count the loaders and findings of ``apply`` or ``check`` by outcome. These counts are the ledger."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _VALUE = "used-as-value"
 
 @dataclass(frozen=True)
 class LoaderLedger:
-    """The numbers of loaders and findings of a run, by outcome.
+    """The numbers of loaders and findings of a run of ``apply`` or ``check``, by outcome.
 
     Attributes:
-        sites: dictionary, status → number of findings of the rules that count loaders. Code that only stores or passes
-            the class ``DataLoader`` is included.
+        sites: dictionary, status → number of findings of CHP001, which is the rule with a finding for each loader. Code
+            that only stores or passes the class ``DataLoader`` is included.
         reasons: dictionary, short reason → number of findings in ``sites`` that ``apply`` does not rewrite for this
             reason.
         rules: dictionary, code of a rule → dictionary, status → number of findings. The findings in ``sites`` are
             included.
         unread: number of files that could not be processed. The ledger contains no loaders or findings of these files.
-        counting: whether at least one rule of the run counts loaders.
+        counting: whether the rules of the run include CHP001.
     """
 
     sites: Mapping[FindingStatus, int]
@@ -40,7 +40,7 @@ class LoaderLedger:
 
     @classmethod
     def of(cls, plan: Plan, left: Collection[SkippedFile] = ()) -> LoaderLedger:
-        """Count the loaders and findings of a run by outcome.
+        """Count the loaders and findings of a plan by outcome.
 
         Args:
             plan: the plan, with its findings, the files that could not be processed, and the rules that ran.
@@ -91,7 +91,7 @@ class LoaderLedger:
         return {why: number for why, number in self.reasons.items() if why != _VALUE}
 
     def to_counts(self) -> LoaderCounts:
-        """Convert the ledger to the form in which JSON documents contain it."""
+        """Convert the numbers of loaders and findings to the form in which JSON documents contain these numbers."""
         return LoaderCounts(
             sites={"found": sum(self.sites.values()), **_by_name(self.sites)},
             listed_by_reason=dict(self.reasons),

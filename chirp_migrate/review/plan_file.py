@@ -1,4 +1,4 @@
-"""Read and write plan files, from which any machine with the same sources writes exactly the reviewed bytes.
+"""Read and write plan files, from which ``apply`` writes equal bytes on any machine with the same sources.
 
 A plan file contains the edits, and hashes of the source files. So ``apply`` accepts a plan only for the sources from
 which the plan was made. This module checks the whole plan file, because any program may have changed the file.
@@ -117,11 +117,11 @@ def load_plan(file: Path, root: Path) -> PlanFile:
     return read_plan(data, str(file), root)
 
 
-def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
+def read_plan(plan_bytes: bytes, name: str, root: Path) -> PlanFile:
     """Read a plan for the project at ``root``, and check that its source files are unchanged.
 
     Args:
-        data: bytes of the plan file.
+        plan_bytes: bytes of the plan file.
         name: name of the plan file in error messages.
         root: folder to which the paths of the plan are relative.
 
@@ -132,7 +132,7 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
     """
     tree = _CurrentFiles(root)
     try:
-        plan_file = _PlanReader(read_document(data, PlanDocument), root, tree).plan_file
+        plan_file = _PlanReader(read_document(plan_bytes, PlanDocument), root, tree).plan_file
     except SchemaTooNew as error:
         raise UsageProblem(
             f"{name} was made by {error.tool}, and this version cannot read the plan ({error}): update chirp-migrate."
@@ -150,7 +150,7 @@ def read_plan(data: bytes, name: str, root: Path) -> PlanFile:
 
 
 def read_applied_plan(document: PlanDocument, root: Path, stored_bytes: ContentLookup) -> Plan:
-    """Return the changes that an earlier run applied, from the plan in the journal and the stored bytes of the files.
+    """Return the changes of an earlier ``apply``, from the plan in the journal and the stored bytes of the files.
 
     Args:
         document: the plan of the run, which the journal stores.

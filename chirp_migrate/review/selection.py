@@ -51,7 +51,8 @@ def decidable_hunk_ids(plan: Plan) -> list[HunkId]:
 def apply_choices(plan: Plan, choices: Choices) -> Plan:
     """Return ``plan`` without refused hunks, and with the user's own edits. Keep hunks without a decision.
 
-    If no remaining file imports the runtime, the returned plan does not add the runtime as a dependency or as a copy.
+    If no remaining file imports ``chirpid_patch``, the returned plan does not add ``chirpid_patch`` as a dependency or
+    as a copy.
 
     Raises:
         WriteRefused: the accepted hunks of a file depend on refused hunks, or the user's edits are not valid Python.

@@ -5,8 +5,9 @@ the same time. One process trains the version before the migration, and the othe
 Each process times each entry point at most once. A slow process slows down all entry points of its round, so only
 different rounds are independent. The interval of the total ratio therefore uses the variance between rounds. This
 variance is cluster-robust: each residual is scaled by ``sqrt(n / (n - 1))`` for n rounds. If every round times all
-entry points, the result is Student's interval of the total times of the rounds. If an entry point was timed only once,
-its variance in the total is the variance of the other entry points.
+entry points, each round has one value, which is the mean of the logarithms of its ratios, weighted by the share of each
+entry point in the total time. The interval is then Student's interval for the mean of these values. If an entry point
+was timed only once, its own variance is unknown, and the module uses the variance of the other entry points instead.
 
 With few rounds, the variance of a single entry point is a poor estimate. The module therefore combines this variance
 with the variance of all other entry points. The variance of the other entry points counts like at most four additional
@@ -39,11 +40,11 @@ _FINEST = 1e-3
 
 @dataclass(frozen=True)
 class _EntryLogarithms:
-    """The logarithms of the ratios of one entry point.
+    """The logarithms of the time ratios of one entry point (a training function or script).
 
     Attributes:
-        logs: dictionary, number of a round → natural logarithm of (time after / time before the migration) in this
-            round.
+        logs: dictionary, number of a round of the measurement → natural logarithm of (time after / time before the
+            migration) in this round.
         before_s: median of the times before the migration, in seconds.
     """
 
@@ -65,8 +66,8 @@ def total_and_entry_ratios(rounds: Sequence[Mapping[str, Pair]]) -> tuple[Ratio 
     """Return the ratios (time after / time before the migration), with their intervals.
 
     Args:
-        rounds: one dictionary for each round, label of an entry point → (seconds before, seconds after the migration).
-            An entry point may be missing in some rounds.
+        rounds: one dictionary for each round of the measurement: label of an entry point (training function or script)
+            → (seconds before, seconds after the migration). An entry point may be missing in some rounds.
 
     Returns:
         The ratio of the total times of all entry points, and a dictionary with the ratio of each entry point. If no
@@ -112,7 +113,7 @@ def _moderate_ratio(entry: _EntryLogarithms, others: float, borrowed: float) -> 
 
     Args:
         entry: the logarithms of the entry point.
-        others: variance of the logarithms of all other entry points.
+        others: variance of the logarithms around their means, over all other entry points.
         borrowed: weight of ``others`` in the moderated variance, in degrees of freedom. With a weight of 4, ``others``
             counts like 4 additional rounds.
     """

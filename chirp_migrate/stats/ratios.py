@@ -1,8 +1,9 @@
 """Compute ratios of times with confidence intervals, adjust p-values of many tests, and compare two samples.
 
-The interval of a ratio is Student's confidence interval for the mean of ``log(after / before)`` over all rounds. The
-interval is exact if these logarithms have a normal distribution. A bootstrap interval from only a few rounds would be
-too narrow, because resampling five values cannot show the tails of the distribution.
+The times are measured in rounds, each of which measures both times of a ratio once. The interval of a ratio is
+Student's confidence interval for the mean of ``log(after / before)`` over all rounds. The interval is exact if these
+logarithms have a normal distribution. A bootstrap interval from only a few rounds would be too narrow, because
+resampling five values cannot show the tails of the distribution.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Ratio(msgspec.Struct, frozen=True):
     """A ratio of two times, such as (time after / time before the migration), with its confidence interval.
 
     Attributes:
-        value: geometric mean of the ratio over all rounds; a value below 1 means faster than before.
+        value: geometric mean of the measured ratios; a value below 1 means faster than before.
         low: lower end of the interval.
         high: upper end of the interval.
         rounds: number of pairs of times from which the ratio was computed.
@@ -91,8 +92,8 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
     """Return the ratio (time after / time before) of times that were measured in pairs.
 
     Args:
-        before: seconds in each round before the migration.
-        after: seconds in the same rounds after the migration, in the same order.
+        before: seconds before the migration, one value for each measurement.
+        after: seconds after the migration, which were measured together with ``before``, in the same order.
         confidence: probability that the interval contains the true ratio, between 0 and 1. The default is 0.95.
 
     Raises:
@@ -136,9 +137,10 @@ def holm_adjusted(p_values: Sequence[float]) -> list[float]:
 def ks_p_value(first: ArrayLike, second: ArrayLike) -> float:
     """Return the p-value of the Kolmogorov-Smirnov test of whether two samples have the same distribution.
 
-    The p-value comes from the asymptotic distribution of the test statistic. Equal values (ties), and values that are
-    similar in pairs, can make the p-value too large, but not too small. Such values can hide a difference, but cannot
-    cause more false alarms.
+    The p-value comes from the asymptotic distribution of the test statistic. Equal values (ties) can make the p-value
+    too large, but not too small. The same holds if value number i of one sample depends on value number i of the other
+    sample, for example because both come from the same spectrogram. Such values can hide a difference, but cannot cause
+    more false alarms.
 
     Raises:
         ValueError: a sample is empty.
@@ -152,9 +154,9 @@ def detectable_difference(first_count: int, second_count: int, alpha: float) -> 
     """Return the smallest difference of two distributions that the test :func:`ks_p_value` finds in 9 of 10 cases.
 
     The difference is the largest distance between the two distribution functions, from 0 to 1. For example, 0.1 means
-    that 40 % of the first sample and 50 % of the second sample are below some value. If the samples are too small to
-    find any difference, the result is 1.0. The function assumes that about half of the values are below this value,
-    because a share of 0.5 varies most by chance.
+    that 40 % of the first sample and 50 % of the second sample are below some value. The function assumes that the
+    distance is largest at a value that is near the median, because a share of 0.5 varies most by chance. If the samples
+    are too small to find any difference, the result is 1.0.
 
     Args:
         first_count: number of values in the first sample.

@@ -1,10 +1,12 @@
 """Plan interim analyses (decision points of a measurement), and compute the error probability of each analysis.
 
+The measurement has rounds, which repeat the same timings.
+
 Each interim analysis gets a share of the total error probability. The power family of spending functions (Kim & DeMets
 1987, exponent 1.2) defines these shares. The share is nearly proportional to the number of rounds since the previous
-analysis. A much smaller share would make the interval of an early analysis very wide. The reason is that Student's
-quantiles for a few rounds rise steeply where the error probability is small. If the time budget ends the measurement
-early, the last analysis gets the shares of all analyses that did not take place.
+analysis. With a larger exponent, early analyses would get much smaller shares, and their intervals would be very wide.
+The reason is that Student's quantiles for a few rounds rise steeply where the error probability is small. If the time
+budget ends the measurement early, the last analysis gets the shares of all analyses that did not take place.
 
 There are two ways to compute the error probability of an analysis from the shares. The first way uses the joint
 distribution of all analyses (Lan & DeMets 1983; algorithm of Armitage, McPherson & Rowe 1969). With the first way,
@@ -44,7 +46,7 @@ _FAR = 8.5  # number of standard deviations beyond which the normal distribution
 
 @dataclass(frozen=True)
 class InterimAnalysis:
-    """A point of the measurement at which the rounds so far are analysed.
+    """A point of a measurement at which the rounds (repetitions) so far are analysed.
 
     Attributes:
         rounds: number of rounds that are complete before the analysis.
@@ -55,8 +57,8 @@ class InterimAnalysis:
     share: float
 
 
-def planned_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
-    """Return the interim analyses for at most ``max_rounds`` rounds.
+def planned_interim_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
+    """Return the interim analyses of a measurement with at most ``max_rounds`` rounds (repetitions).
 
     For example, if ``max_rounds`` is 6, the first analysis follows round 4, and the second analysis follows round 6.
     """
@@ -74,14 +76,15 @@ def planned_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
     )
 
 
-def last_analysis_error(analyses: Sequence[InterimAnalysis]) -> float:
-    """Return the error probability for the interval of the last analysis, by the first way in the module docstring.
+def error_probability_of_last_analysis(analyses: Sequence[InterimAnalysis]) -> float:
+    """Return the error probability for the interval of the last analysis, from the joint distribution of all analyses.
 
     With this error probability, each analysis spends exactly its share of the total error probability.
 
-    The function models the sum of the rounds' values as a Brownian motion that reaches time 1 at the last analysis. For
-    each analysis, the function computes the distribution of this sum as points with probabilities. The distribution
-    covers only the cases in which no earlier analysis came to a conclusion.
+    Each round adds a value, such as the logarithm of its ratio, to a sum. The function models this sum as a Brownian
+    motion that reaches time 1 at the last analysis. For each analysis, the function computes the distribution of this
+    sum as points with probabilities. The distribution covers only the cases in which no earlier analysis came to a
+    conclusion.
     """
     import numpy as np
     from scipy import optimize, special

@@ -47,19 +47,19 @@ class MeasuredDataset:
         return self.options.get("collate_fn") or default_collate
 
 
-def make_measured_dataset(dataset: Any, batch_size: int, migrated: bool) -> MeasuredDataset:
+def make_measured_dataset(dataset: Any, batch_size: int, uses_runtime: bool) -> MeasuredDataset:
     """Prepare the measurement of a dataset for which the user has no loader. The loader shuffles, as for training.
 
     Args:
         dataset: the dataset.
         batch_size: number of samples in a batch.
-        migrated: whether to measure the loader of ``chirpid_patch``; False to measure PyTorch's loader.
+        uses_runtime: whether to measure the loader of ``chirpid_patch``; False to measure PyTorch's loader.
 
     Raises:
         TaskNotPossible: the dataset is not map-style, or is empty.
     """
     _check_is_measurable(dataset)
-    report = LoaderReport(nested_class_names(dataset), "training", batch_size, len(dataset), migrated)
+    report = LoaderReport(nested_class_names(dataset), "training", batch_size, len(dataset), uses_runtime)
     return MeasuredDataset(dataset, report, {"shuffle": True})
 
 

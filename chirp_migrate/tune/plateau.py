@@ -1,9 +1,10 @@
 """Pick a configuration (a combination of loader settings) from measured rates, by the rule in docs/tune.md.
 
 The best configuration has the highest mean rate, in samples per second. The ratio of a configuration is its rate
-divided by the rate of the best configuration. Each round yields one ratio, and the mean ratio is the geometric mean
-over all rounds, with an interval from Student's t-distribution. A configuration is tied with the best configuration if
-its mean ratio is at least 0.95.
+divided by the rate of the best configuration. ``tune`` measures all configurations in rounds, and each round yields one
+ratio for each configuration. The mean ratio of a configuration is the geometric mean of its ratios over all rounds,
+with an interval from Student's t-distribution. A configuration is tied with the best configuration if its mean ratio is
+at least 0.95.
 
 ``tune`` picks one configuration: the smallest one of the best configuration and all configurations that are tied with
 the best. The smallest configuration has the fewest worker processes. If two configurations have equally many worker
@@ -26,10 +27,13 @@ from chirpid_patch.thresholds import TIED
 
 
 def compare_with_best(measured: Sequence[CandidateMeasurement]) -> list[SettingsComparison]:
-    """Compare each configuration with the best configuration. The results have the same order as ``measured``.
+    """Compare each configuration (combination of loader settings) with the best configuration.
 
-    A configuration that was measured only in the first rounds cannot be the best configuration. For such a
-    configuration, the function compares only these rounds.
+    The results have the same order as ``measured``.
+
+    Each round of the measurement measures all configurations, but later rounds omit configurations that are too slow.
+    Such a configuration cannot be the best configuration, and the function compares it only with the rates of the same
+    rounds.
     """
     compared = compare_speeds([configuration.rates for configuration in measured])
     best = None if compared.fastest is None else measured[compared.fastest]
@@ -58,13 +62,13 @@ def _describe(configuration: CandidateMeasurement, best: CandidateMeasurement | 
 
 
 def pick_smallest_best(measured: Sequence[CandidateMeasurement]) -> CandidateMeasurement | None:
-    """Return the configuration that ``tune`` picks, by the rule in the module docstring; None if all failed."""
+    """Return the smallest configuration that is at most 5 % slower than the best configuration; None if all failed."""
     tied = compare_speeds([configuration.rates for configuration in measured]).tied
     return min(compress(measured, tied), key=lambda configuration: configuration.candidate.size, default=None)
 
 
 def is_pick_conclusive(measured: Sequence[CandidateMeasurement]) -> bool:
-    """Return whether more rounds are unlikely to change the picked configuration."""
+    """Return whether more measurements are unlikely to change the picked configuration."""
     chosen = pick_smallest_best(measured)
     return chosen is None or all(
         comparison.conclusive
@@ -74,5 +78,5 @@ def is_pick_conclusive(measured: Sequence[CandidateMeasurement]) -> bool:
 
 
 def _may_be_much_faster(comparison: SettingsComparison) -> bool:
-    """Return whether a configuration may be so much faster than measured that more rounds could change the pick."""
+    """Return whether a configuration may be so fast that more measurements could change the pick."""
     return comparison.ratio_to_best_interval is None or comparison.ratio_to_best_interval[1] >= 1 / (1 - TIED)

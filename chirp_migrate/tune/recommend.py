@@ -129,14 +129,14 @@ def _recommend_batch_size(loader: LoaderReport) -> list[Recommendation]:
     return [Recommendation(_setting_name(loader, "batch_size"), f"{best} would load faster", why)]
 
 
-def augmentation_share_of_loading(with_s: Sequence[float], without_s: Sequence[float]) -> float | None:
-    """Return the share of the loading time that augmentation takes, 0 to 1; None if no round measured this share.
+def augmentation_share_of_loading(augmented_s: Sequence[float], unaugmented_s: Sequence[float]) -> float | None:
+    """Return the share of the loading time that augmentation takes, 0 to 1; None if this share was not measured.
 
-    The times are medians over rounds.
+    The function uses the medians of the times.
     """
-    if not with_s:
+    if not augmented_s:
         return None
-    augmented, plain = statistics.median(with_s), statistics.median(without_s)
+    augmented, plain = statistics.median(augmented_s), statistics.median(unaugmented_s)
     return (augmented - plain) / augmented
 
 

@@ -23,7 +23,7 @@ def show_tune_report(report: TuneReport, screen: Screen) -> None:
     """Print the report.
 
     With the option ``-q``, the function prints only the recommendations. With ``-v``, the function also prints all
-    configurations and the rates of every round.
+    configurations, and all rates that were measured.
     """
     for loader in report.loaders:
         screen.line()

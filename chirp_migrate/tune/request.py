@@ -47,7 +47,8 @@ class TuneTask:
         unaugmented: reference ``MODULE:CALLABLE`` to a function or class that returns the same dataset without
             augmentation; an empty string if the user named no such function.
         config: the configuration file of the training; None without such a file.
-        discovery: the entry points of the training whose loaders are measured; None without a training.
+        discovery: the entry points (training functions or a script) whose loaders are measured; None without a
+            training.
         sizes: numbers of samples and epochs of the training.
         lost: dictionary, label of an entry point that crashed or hung in an earlier process → how this process ended.
             These entry points do not run again.

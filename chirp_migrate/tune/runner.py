@@ -53,7 +53,7 @@ _LEAST_S = 1.0
 
 
 def run(
-    request: TuneTask, progress: Progress, begin_entry: Callable[[str, int], None] = lambda _label, _others: None
+    request: TuneTask, progress: Progress, before_entry_point: Callable[[str, int], None] = lambda _label, _others: None
 ) -> TuneReport:
     """Measure loader settings for each dataset or loader of the task, and return results with recommendations.
 
@@ -62,9 +62,9 @@ def run(
     Args:
         request: the task.
         progress: function that is called with progress messages.
-        begin_entry: function that is called before each entry point (training function or script) runs. Its arguments
-            are the label of the entry point, and the number of all other entry points. Before the measurement begins,
-            the function is called once more, with an empty label and the number 0.
+        before_entry_point: function that is called before each entry point (training function or script) runs. Its
+            first argument is the label of the entry point. Its second argument is the number of all entry points minus
+            1. Before the measurement begins, the function is called once more, with an empty label and the number 0.
 
     Raises:
         TaskNotPossible: the requested dataset or training cannot be measured.
@@ -72,8 +72,10 @@ def run(
     """
     seed_everything(_SEED)
     ends_at = request.ends_at or time.time() + request.grid.seconds
-    subjects, training, notes = _find_subjects(request, progress, begin_entry, max(_LEAST_S, ends_at - time.time()))
-    begin_entry("", 0)
+    subjects, training, notes = _find_subjects(
+        request, progress, before_entry_point, max(_LEAST_S, ends_at - time.time())
+    )
+    before_entry_point("", 0)
     loaders: list[LoaderReport] = []
     for number, subject in enumerate(subjects):
         if loaders and request.discovery and time.time() > ends_at:
@@ -170,13 +172,12 @@ def _measure_dataset(subject: MeasuredDataset, request: TuneTask, seconds: float
 def _measure_augmentation(subject: MeasuredDataset, seconds: float) -> tuple[list[float], list[float], str | None]:
     """Measure how long a batch takes with and without augmentation.
 
-    The function measures up to five rounds. After ``seconds`` seconds, no further round begins, but the first round
-    always runs.
+    The function measures both times up to five times. After ``seconds`` seconds, no further measurement begins, but the
+    first measurement always runs.
 
     Returns:
-        Three values: the seconds per batch with augmentation for each round, the seconds per batch without augmentation
-        for each round, and None. If augmentation cannot be measured, the lists are empty, and the third value is the
-        reason.
+        Three values: the list of all measured seconds per batch with augmentation, the list without augmentation, and
+        None. If augmentation cannot be measured, the lists are empty, and the third value is the reason.
     """
     if subject.options.get("batch_sampler") is not None:
         return [], [], "the batch sampler may yield indices that the unaugmented dataset does not have"

@@ -19,7 +19,7 @@ _WIDEST = 10.0
 
 
 def save_picked_settings(
-    subject: MeasuredDataset, measured: Sequence[CandidateMeasurement], profile: Path, thread_safe: bool
+    measured_dataset: MeasuredDataset, measurements: Sequence[CandidateMeasurement], profile: Path, thread_safe: bool
 ) -> str | None:
     """Save the picked settings for a loader in the profile; return None, or the reason if saving is not possible.
 
@@ -29,12 +29,12 @@ def save_picked_settings(
     original number of workers.
 
     Args:
-        subject: the dataset and the arguments of its loader.
-        measured: measurements of all configurations (combinations of settings), from which the function picks.
+        measured_dataset: the dataset and the arguments of its loader.
+        measurements: measurements of all configurations (combinations of settings), from which the function picks.
         profile: the file to which the entries are added.
         thread_safe: value of the argument ``thread_safe`` in the calls for which the entries are saved.
     """
-    chosen = pick_smallest_best(measured)
+    chosen = pick_smallest_best(measurements)
     if chosen is not None:
         rate = mean_rate(chosen.rates)
         if rate.high > _WIDEST * rate.low:
@@ -42,30 +42,31 @@ def save_picked_settings(
                 f"{chosen.candidate} loads between {rate.low:.0f} and {rate.high:.0f} samples/s, and this range is "
                 "too wide: use a longer --time-budget on a quiet machine"
             )
-    for arguments in factory_arguments(subject, thread_safe):
+    for arguments in factory_arguments(measured_dataset, thread_safe):
         most = arguments["num_workers"] or math.inf
-        choice = _make_loader_choice([way for way in measured if way.candidate.num_workers <= most])
+        choice = _make_loader_choice([way for way in measurements if way.candidate.num_workers <= most])
         if choice is None:
             return "a profile needs the rate of loading in the main process, which could not be measured"
-        key = loader_choice_key(subject.dataset, arguments)
+        key = loader_choice_key(measured_dataset.dataset, arguments)
         save_loader_choice(profile, key, choice)
         if read_loader_choice(profile, key) != choice:
             return f"{profile} cannot be written: name another file with --profile"
     return None
 
 
-def factory_arguments(subject: MeasuredDataset, thread_safe: bool) -> list[dict[str, Any]]:
-    """Return the arguments of two factory calls that build a loader for the dataset.
+def factory_arguments(measured_dataset: MeasuredDataset, thread_safe: bool) -> list[dict[str, Any]]:
+    """Return the arguments of the factory calls that build a loader for the dataset.
 
-    The first call has no workers. The second call has the original ``num_workers``. If this number is 0, the result
-    contains only the first call.
+    In the first call, ``num_workers`` is 0. In the second call, ``num_workers`` is the number in the user's own code or
+    configuration file. If the user's number is 0, the result contains only the first call.
     """
-    options = {**subject.options, "batch_size": subject.report.batch_size, "thread_safe": thread_safe}
+    options = {**measured_dataset.options, "batch_size": measured_dataset.report.batch_size, "thread_safe": thread_safe}
     if options.get("batch_sampler") is not None:
         options = {name: value for name, value in options.items() if name not in ("batch_size", "drop_last")}
     options["pin_memory"] = pinning_device() is not None
     plain = {**options, "num_workers": 0}
-    return [plain, {**options, "num_workers": subject.asked_workers}] if subject.asked_workers else [plain]
+    asked = measured_dataset.asked_workers
+    return [plain, {**options, "num_workers": asked}] if asked else [plain]
 
 
 def _make_loader_choice(measured: Sequence[CandidateMeasurement]) -> LoaderChoice | None:

@@ -63,7 +63,10 @@ def tune_project(request: TuneTask, training: VerifyOptions | None, timeout_s: f
 
 
 def _run_measurement(request: TuneTask, timeout_s: float, progress: Progress) -> TuneReport:
-    """Run the child process. If an entry point crashes or hangs, start a new process without this entry point."""
+    """Run the child process.
+
+    If an entry point (training function or script) crashes or hangs, start a new process without this entry point.
+    """
     while True:
         with Child("chirp_migrate.tune.runner", request, TuneReport, _ROLE, timeout_s, progress=progress) as child:
             try:

@@ -29,7 +29,7 @@ _TRANSFORM = "transform"
 
 
 def build_dataset_from_reference(
-    reference: str, unaugmented: str, config: TuneConfig | None, migrated: bool
+    reference: str, unaugmented: str, config: TuneConfig | None, uses_runtime: bool
 ) -> MeasuredDataset:
     """Build the dataset or loader that ``reference`` names, and prepare its measurement.
 
@@ -39,7 +39,7 @@ def build_dataset_from_reference(
         unaugmented: name in the same form for the dataset without its augmentation; an empty string if the user named
             no such dataset.
         config: the configuration file of the training; None without such a file.
-        migrated: whether a dataset without a loader is measured with the loader of ``chirpid_patch``; False for
+        uses_runtime: whether a dataset without a loader is measured with the loader of ``chirpid_patch``; False for
             PyTorch's loader.
 
     Raises:
@@ -52,7 +52,7 @@ def build_dataset_from_reference(
     if isinstance(made, DataLoader):
         subject = make_measured_dataset_from_loader(made, "training")
     elif hasattr(made, "__getitem__") or hasattr(made, "__iter__"):
-        subject = make_measured_dataset(made, size or DEFAULT_BATCH_SIZE, migrated)
+        subject = make_measured_dataset(made, size or DEFAULT_BATCH_SIZE, uses_runtime)
     else:
         raise TaskNotPossible(f"{reference} returned {type(made).__name__}: it must return a dataset or a DataLoader")
     if unaugmented:
@@ -61,7 +61,7 @@ def build_dataset_from_reference(
     return _with_settings(subject, config)
 
 
-def build_dataset_from_config(tree: Path, config: TuneConfig, migrated: bool) -> MeasuredDataset:
+def build_dataset_from_config(tree: Path, config: TuneConfig, uses_runtime: bool) -> MeasuredDataset:
     """Build the training dataset that a configuration file describes.
 
     The function looks for the only module in ``tree`` that has a function ``get_train_transforms`` and a dataset class.
@@ -94,7 +94,7 @@ def build_dataset_from_config(tree: Path, config: TuneConfig, migrated: bool) ->
         with wrap_user_code_errors(f"{kind} of {module_name}"):
             return dataset_class(**arguments, transform=function(**parameters))
 
-    subject = make_measured_dataset(built(_TRAIN_TRANSFORMS), config.batch_size or DEFAULT_BATCH_SIZE, migrated)
+    subject = make_measured_dataset(built(_TRAIN_TRANSFORMS), config.batch_size or DEFAULT_BATCH_SIZE, uses_runtime)
     if hasattr(module, _PLAIN_TRANSFORMS):
         subject.unaugmented = built(_PLAIN_TRANSFORMS)
     return _with_settings(subject, config)

@@ -1,9 +1,9 @@
 """Measure combinations of loader settings (candidates) in rounds.
 
 A measured rate does not include the start of workers, because the clock starts when the first batch of every worker has
-arrived. From then on, the measurement counts equally many batches of every worker, and the time until these batches
-have arrived. Every round measures every candidate once. Every second round uses the reverse order, so that all
-candidates suffer equally if the machine becomes slower.
+arrived. The measurement then takes equally many further batches from every worker, and stops the clock when the last of
+these batches has arrived. Every round measures every candidate once. Every second round uses the reverse order, so that
+all candidates suffer equally if the machine becomes slower.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def setting_combinations(
     prefetch: Sequence[int],
     threads: Iterable[int],
     batch_size: int | None,
-    current: CandidateSettings | None,
+    current_settings: CandidateSettings | None,
 ) -> list[CandidateSettings]:
     """Return all combinations of loader settings to measure, ordered by their number of workers.
 
@@ -50,17 +50,17 @@ def setting_combinations(
         prefetch: the values of ``prefetch_factor`` to combine with each number of workers.
         threads: the numbers of prefetching threads to measure without workers.
         batch_size: number of samples in a batch, for all candidates; None if a batch sampler defines the batches.
-        current: present loader settings of the training; None if these settings are not known.
+        current_settings: present loader settings of the training; None if these settings are not known.
     """
     way = partial(CandidateSettings, batch_size=batch_size)
-    ways = {way(0), *([] if current is None else [current])}
+    ways = {way(0), *([] if current_settings is None else [current_settings])}
     ways |= {way(count, ahead) for count in workers if count for ahead in prefetch}
     ways |= {way(0, prefetch_threads=count) for count in threads if count}
     return sorted(ways, key=lambda way: way.size)
 
 
 def measure_settings(
-    subject: MeasuredDataset, candidate: CandidateSettings, seconds: float
+    measured_dataset: MeasuredDataset, candidate: CandidateSettings, seconds: float
 ) -> tuple[float, LoadingRate]:
     """Load batches with some loader settings for about ``seconds`` seconds, and measure the rate.
 
@@ -74,7 +74,7 @@ def measure_settings(
         Exception: the user's dataset or ``collate_fn`` raised this error.
     """
     options = {
-        **subject.options,
+        **measured_dataset.options,
         "batch_size": candidate.batch_size,
         "prefetch_factor": candidate.prefetch_factor,
         "pin_memory": pinning_device() is not None,
@@ -82,13 +82,13 @@ def measure_settings(
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         rate = measure_loading_rate(
-            subject.dataset,
-            EndlessSampler(len(subject.dataset), options),
+            measured_dataset.dataset,
+            EndlessSampler(len(measured_dataset.dataset), options),
             options,
             num_workers=candidate.num_workers,
             prefetch_threads=candidate.prefetch_threads,
             seconds=seconds,
-            is_batched=subject.report.migrated,
+            is_batched=measured_dataset.report.migrated,
         )
     if rate.lost_workers:
         raise RuntimeError(_reason_without_workers([str(warning.message) for warning in warned]))
@@ -102,19 +102,19 @@ def _reason_without_workers(warned: Sequence[str]) -> str:
 
 
 def expected_measurement_seconds(
-    candidate: CandidateSettings, batch_s: float, slice_s: float, start_s: float, cpus: int
+    candidate: CandidateSettings, batch_s: float, loading_s: float, start_s: float, cpus: int
 ) -> float:
-    """Estimate how many seconds the measurement of one candidate takes in one round.
+    """Estimate how many seconds a single measurement of a candidate (combination of loader settings) takes.
 
     Args:
         candidate: the combination of settings to measure.
         batch_s: seconds that the main process needs to load a batch.
-        slice_s: seconds of loading that the measurement should cover, after the start of the workers.
+        loading_s: seconds of loading that the measurement should cover, after the start of the workers.
         start_s: seconds that the start of workers takes.
         cpus: number of CPUs that this process may use.
     """
     turn = candidate.at_once * batch_s / min(candidate.at_once, cpus)
-    return (start_s if candidate.num_workers else 0.0) + batch_s + turn + max(slice_s, turn)
+    return (start_s if candidate.num_workers else 0.0) + batch_s + turn + max(loading_s, turn)
 
 
 @dataclass
@@ -148,7 +148,7 @@ class SettingsSweep:
     def cpu_share(self) -> float | None:
         """Return the share of time in which loading in the main process computes, 0 to 1; None if not measured.
 
-        The share is CPU time / wall time, as a median over rounds.
+        The share is CPU time / wall time, as a median over all measurements.
         """
         return median(self._cpu_shares) if self._cpu_shares else None
 
@@ -161,7 +161,7 @@ class SettingsSweep:
         return median(self._others) if self._others else None
 
     def run(self) -> list[CandidateMeasurement]:
-        """Measure until more rounds are unlikely to change the picked settings, or the time is up.
+        """Repeat the measurements until more measurements are unlikely to change the pick, or the time is up.
 
         Raises:
             Exception: the user's code raised this error while the main process loaded a batch.
@@ -203,7 +203,10 @@ class SettingsSweep:
         return self.measured
 
     def _candidates_of_round(self) -> list[CandidateMeasurement]:
-        """Return the candidates of the next round in order. Later rounds omit candidates that are provably too slow."""
+        """Return the candidates (combinations of settings) that the next round measures, in order.
+
+        Later rounds omit candidates that are provably too slow.
+        """
         contenders = self._contenders() if self.rounds >= MIN_ROUNDS else self.measured
         return order_of_round([one for one in contenders if one.error is None], self.rounds)
 

@@ -62,8 +62,8 @@ class CandidateMeasurement:
 
     Attributes:
         candidate: the settings that were measured.
-        rates: samples per second after the start of the workers, one value for each round.
-        first_batch_s: seconds until the first batch, including the start of the workers, one value for each round.
+        rates: samples per second after the start of the workers, one value for each repetition of the measurement.
+        first_batch_s: seconds until the first batch, including the start of the workers, one value for each repetition.
         error: why the settings could not be measured; None if the settings were measured.
     """
 
@@ -110,7 +110,7 @@ class SettingsComparison(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         configuration: description of the settings, such as ``4 workers, prefetch 2``.
         outcome: whether the configuration is the best, tied with the best, slower, or failed.
-        conclusive: whether more rounds are unlikely to change the outcome.
+        conclusive: whether more measurements are unlikely to change the outcome.
         samples_per_s: mean throughput in samples per second; None if the configuration could not be measured.
         interval: 95 % interval of ``samples_per_s`` as (low, high); None with fewer than two rounds.
         batches_per_s: mean throughput in batches per second; None if a batch sampler decides the batch size.
@@ -166,13 +166,13 @@ class LoaderReport:
         measured: measurements of all combinations of settings.
         batch_sizes: measurements of the picked settings with the present and with other batch sizes; an empty list if
             the user requested no other batch sizes.
-        rounds: number of rounds in which the settings were measured.
+        rounds: number of rounds; each round measures a combination of settings at most once.
         cpu_share: share of the loading time in the main process that is CPU time, 0 to 1. A low value shows that
             loading waits, for example for files. None if loading in the main process was not measured.
-        with_s: seconds per batch with augmentation, one value for each round; an empty list if augmentation was not
-            measured.
-        without_s: seconds per batch without augmentation, one value for each round; an empty list if augmentation was
+        with_s: seconds per batch with augmentation, one value for each measurement; an empty list if augmentation was
             not measured.
+        without_s: seconds per batch without augmentation, one value for each measurement; an empty list if augmentation
+            was not measured.
         not_augmented: why the augmentation was not measured; None if the augmentation was measured.
         others: share of the CPUs that other processes used during the measurement, 0 to 1, as a median; None if this
             share is not known.
@@ -182,7 +182,7 @@ class LoaderReport:
         not_saved: why the picked settings were not saved; None if the settings were saved, or if the user did not
             request a profile.
         picked: the picked settings; None if no settings could be measured.
-        conclusive: whether more rounds are unlikely to change the picked settings.
+        conclusive: whether more measurements are unlikely to change the picked settings.
         comparisons: for each element of ``measured``, its comparison with the best settings.
         augmentation_share: share of the loading time that augmentation takes, 0 to 1; None if augmentation was not
             measured.
@@ -216,7 +216,7 @@ class LoaderReport:
 
 @dataclass
 class TrainingRun:
-    """The training that ``tune`` ran to find its loaders.
+    """The training whose loaders ``tune`` measured.
 
     Attributes:
         seconds: wall time of the training calls in seconds.
@@ -236,7 +236,7 @@ class TuneReport(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         tool: name and version of this program.
         loaders: one report for each measured loader.
-        training: the training that ran to find its loaders; None if no training ran.
+        training: the training whose loaders were measured; None if no training ran.
         notes: sentences on loaders and entry points that were not measured.
         machine: processor, CPUs, GPU, system and package versions of the machine that measured.
         described: the same description as one line of text.

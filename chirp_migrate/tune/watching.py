@@ -60,7 +60,10 @@ class _LoaderGroup:
 
 
 class _LoaderWatch(Interception):
-    """Records the loaders of a training, and how long the training waits for batches, until its second epoch begins."""
+    """Records the loaders of a training, and how long the training waits for batches.
+
+    The recording ends when the second epoch of the training begins, or after the time limit ``longest_s``.
+    """
 
     def __init__(self, longest_s: float) -> None:
         super().__init__(self._watch)
@@ -116,18 +119,19 @@ class _LoaderWatch(Interception):
 
 
 def watch_loaders(
-    calls: Mapping[str, Callable[[], Callable[[], Any]]],
+    training_calls: Mapping[str, Callable[[], Callable[[], Any]]],
     progress: Progress,
-    seconds: float = math.inf,
-    begin: Callable[[str], None] = lambda _label: None,
+    time_limit_s: float = math.inf,
+    before_entry_point: Callable[[str], None] = lambda _label: None,
 ) -> tuple[list[MeasuredDataset], TrainingRun, list[str]]:
     """Run training calls until their loaders have yielded some batches, and choose the loaders to measure.
 
     Args:
-        calls: dictionary, label of an entry point → function that returns its training call.
+        training_calls: dictionary, label of an entry point (training function or script) → function that returns its
+            training call.
         progress: function that is called with progress messages.
-        seconds: time limit in seconds for this function and the later measurement together.
-        begin: function that is called before each entry point runs, with the label of the entry point.
+        time_limit_s: time limit in seconds for this function and the later measurement together.
+        before_entry_point: function that is called before each entry point runs, with the label of the entry point.
 
     Returns:
         Three values: the loaders to measure, a description of the training, and notes on loaders and entry points that
@@ -138,18 +142,18 @@ def watch_loaders(
         UserCodeError: at least one entry point failed, and no loader was found. The error is the error of the first
             failed entry point.
     """
-    watching = _LoaderWatch(_LONGEST_SHARE * seconds)
+    watching = _LoaderWatch(_LONGEST_SHARE * time_limit_s)
     monitor = DataLoaderPerformanceMonitor()
     notes: list[str] = []
     first: UserCodeError | None = None
     began = time.perf_counter()
     with watching, monitor.watch() as usage:
-        for number, (label, make) in enumerate(calls.items()):
-            if number and time.perf_counter() - began > _WATCHING_SHARE * seconds:
-                notes.append(f"not started within the time budget: {shorten_list(list(calls)[number:], 4)}")
+        for number, (label, make) in enumerate(training_calls.items()):
+            if number and time.perf_counter() - began > _WATCHING_SHARE * time_limit_s:
+                notes.append(f"not started within the time budget: {shorten_list(list(training_calls)[number:], 4)}")
                 break
-            progress(ProgressStep(f"starting {label}", number, len(calls)))
-            begin(label)
+            progress(ProgressStep(f"starting {label}", number, len(training_calls)))
+            before_entry_point(label)
             try:
                 with wrap_user_code_errors(label):
                     watching.run(make())
@@ -165,7 +169,7 @@ def watch_loaders(
     gc.collect()
     progress(f"found {pluralize(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
     training = TrainingRun(taken, usage.mean_gpu_utilization, str(monitor.gpu_status()))
-    subjects, more = _choose_loaders(watching, seconds - taken)
+    subjects, more = _choose_loaders(watching, time_limit_s - taken)
     return subjects, training, notes + more
 
 

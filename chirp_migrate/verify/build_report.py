@@ -14,7 +14,7 @@ from chirp_migrate.console.text import format_percent, pluralize, shorten_list
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process import machine
-from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, OwnRun, TrainingSource
+from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, FullTrainingLength, TrainingSource
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.metrics import METRICS, judge_targets, metrics_of_timed_rounds
 from chirp_migrate.verify.options import VerifyOptions
@@ -40,10 +40,10 @@ _NO_LOADER = "verify detected no loader in the training, so it compared only the
 def build_report(
     discovery: DiscoveredEntryPoints,
     settings: VerifyOptions,
-    watched: RecordedRuns,
+    recorded_runs: RecordedRuns,
     equivalence: Equivalence,
-    timed: Rounds,
-    spent_s: Mapping[str, float],
+    rounds: Rounds,
+    seconds_by_activity: Mapping[str, float],
     **conditions: Any,
 ) -> VerifyReport:
     """Build the report of a verification from all its measurements.
@@ -53,29 +53,32 @@ def build_report(
     Args:
         discovery: the entry points (training functions or a script) that were found in the project.
         settings: options of the verification, such as the time budget.
-        watched: the records of a small run of each entry point, in both versions.
+        recorded_runs: the records of a small run of each entry point, in both versions.
         equivalence: the differences between both versions that ``verify`` found in these records, with notes.
-        timed: the rounds that timed both versions; no rounds if the comparison found a difference.
-        spent_s: dictionary, name of an activity of ``verify``, such as ``warming up`` → seconds of this activity.
+        rounds: the rounds of the timing, in each of which both versions trained; no rounds if the comparison found a
+            difference.
+        seconds_by_activity: dictionary, name of an activity of ``verify``, such as ``warming up`` → seconds of this
+            activity.
         conditions: the report fields ``before``, ``copies`` and ``files``, which are known before the measurement.
     """
-    labels = [entry.label for entry in discovery.entry_points if entry.label not in watched.failing]
-    judge = judge_rounds(timed, settings.threshold, settings.margin, settings.strict)
-    reached = {label for each in timed.made for label in each.labels}
+    labels = [entry.label for entry in discovery.entry_points if entry.label not in recorded_runs.failing]
+    judge = judge_rounds(rounds, settings.threshold, settings.margin, settings.strict)
+    reached = {label for each in rounds.made for label in each.labels}
     not_timed = [] if equivalence.differences else [label for label in labels if label not in reached]
     decision = judge.decide(equivalence.differences, len(not_timed))
     total = judge.total
     on = machine.describe_machine(settings.threads)
     traces = {
-        side: {label: one.traces for label, one in of.items() if not one.error} for side, of in watched.sides.items()
+        side: {label: one.traces for label, one in of.items() if not one.error}
+        for side, of in recorded_runs.sides.items()
     }
-    metrics = {side: _metric_values(timed, side) for side in ("before", "after")} if timed.made else {}
+    metrics = {side: _metric_values(rounds, side) for side in ("before", "after")} if rounds.made else {}
     targets = judge_targets(metrics["after"], str(gpu_status()), settings.simulate_step_ms > 0) if metrics else []
-    reason, interrupted = decision.reason, timed.ended_with == StopReason.INTERRUPTED
+    reason, interrupted = decision.reason, rounds.ended_with == StopReason.INTERRUPTED
     if settings.simulate_step_ms:
         reason = f"with SIMULATED device steps of {settings.simulate_step_ms:g} ms: {reason}"
     if interrupted:
-        reason = f"interrupted after {pluralize(len(timed.made), 'round')}; the result so far: {reason}"
+        reason = f"interrupted after {pluralize(len(rounds.made), 'round')}; the result so far: {reason}"
     if not_timed:
         note = f"not timed, because the budget of {settings.budget_s:.0f} s was used up: {', '.join(not_timed)}"
         equivalence += Equivalence(notes=[note])
@@ -86,17 +89,17 @@ def build_report(
         threshold=settings.threshold,
         ratio=None if total is None else total.ratio,
         ratios={label: timing.ratio for label, timing in judge.entries.items()},
-        rounds=timed,
+        rounds=rounds,
         verdicts={
             label: EntryVerdict(verdict.of_entry_point, judge.entries[label].zero_cost_ratio)
             for label, verdict in judge.verdicts().items()
         },
         zero_cost_ratio=None if total is None else total.zero_cost_ratio,
-        own_runs=_own_run_times(discovery, timed),
-        spent_s={name: round(seconds, 3) for name, seconds in spent_s.items()},
+        own_runs=_own_run_times(discovery, rounds),
+        spent_s={name: round(seconds, 3) for name, seconds in seconds_by_activity.items()},
         measures=ReportedMetrics(definitions=list(METRICS), figures=metrics),
         targets=targets,
-        simulated=_describe_simulation(discovery, settings, timed) if settings.simulate_step_ms else None,
+        simulated=_describe_simulation(discovery, settings, rounds) if settings.simulate_step_ms else None,
         differences=equivalence.found,
         notes=equivalence.notes,
         smallest_adjusted_p=equivalence.smallest_p,
@@ -108,7 +111,7 @@ def build_report(
             model=discovery.model,
             entry_points=labels,
             left_out=list(discovery.left_out),
-            failing=dict(watched.failing),
+            failing=dict(recorded_runs.failing),
             no_room=not_timed,
             source=discovery.source.value,
             hook=discovery.entry_points[0].hook or None,
@@ -116,7 +119,7 @@ def build_report(
         ),
         machine=on,
         described=RunDescription(
-            rounds=describe_rounds(timed) if timed.made else "",
+            rounds=describe_rounds(rounds) if rounds.made else "",
             workload=discovery.describe(settings.sizes),
             machine=machine.machine_summary(on),
             compared="" if any(traces["before"].values()) else _NO_LOADER,
@@ -128,7 +131,7 @@ def build_report(
 
 
 def _own_run_times(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str, OwnRunTimes]:
-    """Return a dictionary: label of an entry point → its start-up time and epoch time, as medians over all rounds."""
+    """Return a dictionary: label of an entry point → its start-up time and epoch time, as medians of all timings."""
     found = {}
     for entry in discovery.entry_points:
         sides = {
@@ -144,12 +147,12 @@ def _own_run_times(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str,
             side: max(0.0, statistics.median(visit.start_s for visit in of) - epoch_s.get(side, 0.0))
             for side, of in sides.items()
         }
-        own = entry.own if has_epochs else OwnRun(0, 1, False)
+        own = entry.own if has_epochs else FullTrainingLength(0, 1, False)
         found[entry.label] = OwnRunTimes(**asdict(own), epoch_s=epoch_s, start_s=start_s)
     return found
 
 
-def build_failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]) -> VerifyReport:
+def build_failed_report(failure: WorkloadFailed, file_hashes: Mapping[str, str | None]) -> VerifyReport:
     """Return a report with the verdict ``failed``, the reason, and the last lines that the project's code printed."""
     on = machine.describe_machine(usable_cpus())
     return VerifyReport(
@@ -160,13 +163,13 @@ def build_failed_report(failure: WorkloadFailed, files: Mapping[str, str | None]
         output_tail=failure.shown_tail,
         machine=on,
         described=RunDescription(machine=machine.machine_summary(on)),
-        files=dict(files),
+        files=dict(file_hashes),
         **_provenance(),
     )
 
 
 def describe_rounds(rounds: Rounds) -> str:
-    """Return one line: the number of rounds, the CPU use of other processes, and why no more rounds ran."""
+    """Return one line: the number of timing rounds, the CPU use of other processes, and why no more rounds ran."""
     timed = sum(len(each.labels) for each in rounds.made)
     text = f"{pluralize(len(rounds.made), 'pair')} of processes, {pluralize(timed, 'timing')} of entry points"
     ended = "" if rounds.ended_with is None else f" No more rounds ran: {rounds.ended_with}."

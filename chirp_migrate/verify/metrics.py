@@ -1,4 +1,4 @@
-"""Define the metrics of ``verify``, compute their values, and compare two of the values with targets."""
+"""Define the metrics of ``verify``, compute their values, and compare GPU utilisation and lost workers with targets."""
 
 from __future__ import annotations
 
@@ -99,18 +99,18 @@ METRICS = tuple(Metric(name, unit, title, method, requirement) for name, unit, t
 
 
 def metrics_of_timed_rounds(
-    own_runs_s: float, timings: Sequence[tuple[EntryPointTiming, EntryPointTiming]]
+    full_trainings_s: float, timings: Sequence[tuple[EntryPointTiming, EntryPointTiming]]
 ) -> dict[str, float | None]:
     """Return a dictionary: name of a metric → value for one version; None if the metric was not measured.
 
     Args:
-        own_runs_s: seconds that the full trainings of all entry points would take together, computed from the timings.
-        timings: a pair for each timed entry point and round. The pair contains the timing of this version, and the
-            timing of the migrated version in the same round. Only the timings of the migrated version include epochs
-            with zero-cost loading.
+        full_trainings_s: seconds that the user's full trainings would take together, computed from the timings.
+        timings: a pair for each timing of an entry point (a training function or script). The pair contains the timing
+            of this version, and the timing of the migrated version in the same round. Only the timings of the migrated
+            version include epochs with zero-cost loading.
     """
     found: dict[str, float | None] = {one.name: None for one in METRICS}
-    found["training_s"] = own_runs_s
+    found["training_s"] = full_trainings_s
     found["memory_mib"] = _largest_mib(visit.memory_bytes for visit, _ in timings)
     if any(visit.memory_bytes is not None or visit.lost_workers for visit, _ in timings):  # there were loaders
         found["lost_workers"] = float(sum(visit.lost_workers for visit, _ in timings))

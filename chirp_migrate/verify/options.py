@@ -105,30 +105,32 @@ class VerifyOptions:
         return self.margin_percent / 100
 
 
-def resolve_options(root: Path, given: Mapping[str, Any]) -> VerifyOptions:
+def resolve_options(root: Path, given_options: Mapping[str, Any]) -> VerifyOptions:
     """Return the options for a verification of ``root``.
 
     Args:
         root: folder of the project.
-        given: dictionary, name of an option → value. The names are the fields of :class:`VerifyOptions` and
+        given_options: dictionary, name of an option → value. The names are the fields of :class:`VerifyOptions` and
             :class:`.WorkloadSizes`. The additional names ``workload`` (such as ``file.py:function``) and ``script``
             define the field ``entry``. Options that are not in the dictionary have their defaults.
 
     Raises:
         UsageProblem: two options contradict each other, an option would have no effect, or ``data`` cannot be used.
     """
-    if "script" in given and {"workload", "data", "model"} & given.keys():
+    if "script" in given_options and {"workload", "data", "model"} & given_options.keys():
         raise UsageProblem("the command after -- defines the whole training: omit --workload, --data and --model.")
-    entry = _entry_of_options(root, given)
-    if entry is not None and "model" in given:
+    entry = _entry_of_options(root, given_options)
+    if entry is not None and "model" in given_options:
         raise UsageProblem(
             "model applies to entry points that are found automatically, but here a workload function or a script "
             "defines the training: omit model."
         )
-    own = {one.name: given[one.name] for one in fields(VerifyOptions) if one.name in given}
+    own = {one.name: given_options[one.name] for one in fields(VerifyOptions) if one.name in given_options}
     if entry is not None and own.get("own_epochs"):
         entry = replace(entry, own=replace(entry.own, epochs=own["own_epochs"], assumed=False))
-    return VerifyOptions(_sizes_of_options(given, entry), entry, **own, may_halve="samples" not in given)
+    return VerifyOptions(
+        _sizes_of_options(given_options, entry), entry, **own, may_halve="samples" not in given_options
+    )
 
 
 def entry_points_from_options(
@@ -136,8 +138,9 @@ def entry_points_from_options(
 ) -> DiscoveredEntryPoints:
     """Return the entry points of a project.
 
-    This function does not call the user's workload function, so its training calls are not known yet. The workload
-    function counts as one entry point.
+    If the user has a workload function, the result has one entry point, which stands for the workload function. The
+    training calls that the workload function returns are not known yet, because this function does not call the
+    workload function.
 
     Args:
         tree: folder in which to find the training, which is ``root`` or a copy of ``root``.

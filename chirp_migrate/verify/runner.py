@@ -47,7 +47,10 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 @contextmanager
 def _wrap_user_errors(entry: EntryPoint, stage: str) -> Iterator[None]:
-    """Return a context that converts errors of the project's code to errors that name the entry point and the stage."""
+    """Return a context that converts errors of the project's code to errors with the names of entry point and stage.
+
+    The stage is ``import``, ``training`` or ``timing``.
+    """
     try:
         yield
     except NoSuchObject:
@@ -84,7 +87,7 @@ def run(spec: RunSpec, parent: ParentConnection) -> RunResult:
 
 
 def _watch_entry_points(spec: RunSpec, parent: ParentConnection, data: TrainingData) -> None:
-    """Record a small run of each entry point with two seeds, and send the results to the parent process."""
+    """Run each training briefly with two seeds, record the batches, and send the records to the parent process."""
     torch.set_num_threads(spec.watching_threads)
     sizes = spec.sizes.for_watched_run()
     for number, entry in enumerate(spec.entry_points):
@@ -121,7 +124,10 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
 
 
 def _time_entry_points(spec: RunSpec, parent: ParentConnection, small: TrainingData) -> None:
-    """Repeat some recorded runs, and then time each entry point, in turns with the process of the other version."""
+    """Time each entry point (training function or script), in turns with the process of the other version.
+
+    Before the timing, the function runs the entry points in ``spec.repeats`` again as in the recording of batches.
+    """
     parent.wait_for_turn()
     parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
     data = data_for_entry_points(spec.entry_points, spec.sizes)
@@ -162,7 +168,7 @@ def _time_entry_points(spec: RunSpec, parent: ParentConnection, small: TrainingD
 
 
 def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
-    """Repeat the recorded runs of the entry points in ``spec.repeats``, and return fingerprints of their results."""
+    """Run the entry points in ``spec.repeats`` as in the recording of batches; return hashes of their return values."""
     results = {}
     torch.set_num_threads(spec.watching_threads)
     with WorkerCountLimit() as around:
@@ -176,7 +182,7 @@ def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[s
 
 
 def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
-    """Run an entry point briefly before the timing, so that the timing includes no imports and no compilation."""
+    """Run a training briefly before the timing, so that the timing includes no imports and no compilation."""
     if entry.source is TrainingSource.SCRIPT or entry.label in spec.repeats:
         return  # a script cannot run with fewer epochs, and a repeated run is a warm-up
     if entry is not spec.entry_points[0] and entry.label not in spec.whole:
@@ -190,7 +196,8 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
     """Return an error of the project in one line, and the last lines of its traceback.
 
     Raises:
-        UserCodeError: the task itself is not possible, so the error does not come from the project's code.
+        UserCodeError: the cause of ``raised`` is missing or a :class:`.TaskNotPossible`, so the error does not come
+            from the project's code. The function raises ``raised`` again.
     """
     error = raised.__cause__
     if error is None or isinstance(error, TaskNotPossible):

@@ -26,7 +26,7 @@ from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, TrainingSource
 from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.equivalence.api import public_names
-from chirp_migrate.verify.equivalence.compare import compare_api, compare_results, compare_traces
+from chirp_migrate.verify.equivalence.compare import compare_api, compare_recorded_passes, compare_return_values
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.sides.baseline import OriginalVersion
 from chirp_migrate.verify.sides.copies import copy_both_versions, find_entry_points_before
@@ -43,33 +43,33 @@ _RESERVED = 1 / 12
 
 def verify_versions(
     root: Path,
-    before: OriginalVersion,
-    files: Mapping[str, str | None],
+    original: OriginalVersion,
+    file_hashes: Mapping[str, str | None],
     options: VerifyOptions,
     progress: Progress,
-    began: float | None = None,
+    started_at: float | None = None,
 ) -> VerifyReport:
     """Compare and time a project before and after the migration, and return the report with the verdict.
 
     Args:
         root: folder of the migrated project.
-        before: the version before the migration.
-        files: dictionary, path of a file that ``apply`` changed → SHA-256 of the file now, for the report; None if the
-            file does not exist.
+        original: the version before the migration.
+        file_hashes: dictionary, path of a file that ``apply`` changed → SHA-256 of the file now, for the report; None
+            if the file does not exist.
         options: the options of the verification.
         progress: function that is called with progress messages.
-        began: time at which the time budget starts, in seconds of ``time.monotonic``; None for the present time.
+        started_at: time at which the time budget starts, in seconds of ``time.monotonic``; None for the present time.
 
     Raises:
         WorkloadFailed: the project's code failed in one of the versions.
     """
-    deadline = (time.monotonic() if began is None else began) + options.budget_s
+    deadline = (time.monotonic() if started_at is None else started_at) + options.budget_s
     with temporary_folder("chirp-migrate-verify-") as scratch:
         progress(ProgressStep("copying the project for both versions"))
-        trees, notes = copy_both_versions(root, before, options, scratch)
+        trees, notes = copy_both_versions(root, original, options, scratch)
         for note in notes:
             progress(note)
-        discovery = find_entry_points_before(trees["before"], root, before, options, progress)
+        discovery = find_entry_points_before(trees["before"], root, original, options, progress)
         labels = [entry.label for entry in discovery.entry_points]
         what = pluralize(len(labels), "entry point") if options.source is TrainingSource.FOUND else ", ".join(labels)
         progress(f"verify runs the project's own code in separate processes: {what}")
@@ -78,7 +78,7 @@ def verify_versions(
                 "the script runs in a copy of each version, but can change files at absolute paths, use the network, "
                 "and log to experiment trackers"
             )
-        conditions = {"before": before.described, "copies": list(notes), "files": dict(files)}
+        conditions = {"before": original.described, "copies": list(notes), "files": dict(file_hashes)}
         return run_all_processes(trees, discovery, options, progress, deadline, **conditions)
 
 
@@ -94,7 +94,7 @@ def run_all_processes(
 
     Args:
         trees: dictionary, version (``before`` or ``after``) → folder with a copy of this version.
-        discovery: entry points of the version before the migration.
+        discovery: entry points (training functions or a script) of the version before the migration.
         settings: the options of the verification.
         progress: function that is called with progress messages.
         deadline: time at which the time budget ends, in seconds of ``time.monotonic``.
@@ -113,7 +113,7 @@ def run_all_processes(
         watched = record_runs(children, discovery, public_names(trees["before"]), twice)
     before, after = watched.working_entries("before"), watched.working_entries("after")
     once_more = {label: replace(one, traces=one.again) for label, one in before.items()} if twice else None
-    equivalence = compare_traces(before, after, once_more)
+    equivalence = compare_recorded_passes(before, after, once_more)
     equivalence += compare_api(watched.api["before"], watched.api["after"]) + watched.difference
     same = "differences found" if equivalence.differences else "no difference so far"
     progress(
@@ -136,7 +136,7 @@ def run_all_processes(
         whole = [label for label, one in before.items() if sum(trace.role == "train" for trace in one.traces) < 2]
         rounds = _run_rounds(children, before.keys(), settings, progress, deadline, repeats, whole)
         if all(children.repeated.values()) or not repeats:
-            equivalence += compare_results(before, after, children.repeated, equivalence.unrepeatable)
+            equivalence += compare_return_values(before, after, children.repeated, equivalence.unrepeatable)
         failing = children.failing.items()
         why = "not timed, because the version before the migration fails with as many samples as the timing uses"
         equivalence.notes += [f"{label}: {why}: {error}" for label, error in failing]
@@ -153,7 +153,10 @@ def _run_rounds(
     repeats: Sequence[str],
     whole: Sequence[str],
 ) -> Rounds:
-    """Time both versions in rounds, until more rounds cannot change the verdict or the time is used up."""
+    """Time both versions in rounds, until more rounds cannot change the verdict or the time is used up.
+
+    In each round, one new process for each version trains.
+    """
     deadline -= _RESERVED * settings.budget_s
 
     def make(number: int, labels: frozenset[str] | None, until: float) -> TimedRound:
@@ -187,7 +190,7 @@ def _run_rounds(
 
 
 def _needs_repeating(before: EntryPointRecord, after: EntryPointRecord) -> bool:
-    """Return whether an entry point must run again, to show which of its return values are the same in every run.
+    """Return whether a training must run again, to show which of its return values are the same in every run.
 
     A second run is necessary if the return values differ between the versions, or if samples are augmented.
     """

@@ -36,13 +36,14 @@ class RunSpec:
 
     Attributes:
         tree: root of the copy of the project, and working directory of the child.
-        discovery: the entry points to train.
+        discovery: the entry points to train (training functions or a script).
         options: the options of the verification.
         job: the task.
         api_names: dictionary, module → public names in this module whose signatures the child reads. If the dictionary
             is empty, the child reads no signatures.
         twice: whether the child records each entry point twice. On a GPU, two runs of the same training may differ.
-        repeats: labels of the entry points whose recorded run the child repeats before the timing, if the job is TIME.
+        repeats: labels of the entry points that the child runs once more before the timing, as in the recording of
+            batches, if the job is TIME.
         whole: labels of the entry points that have no second epoch, so that the child times the whole call, if the job
             is TIME.
         cached: whether the child also times an epoch in which every loader repeats one batch from memory (zero-cost
@@ -50,8 +51,8 @@ class RunSpec:
         memory_of: labels of the entry points during which the child measures its use of memory, if the job is TIME.
         hash_seed: value of ``PYTHONHASHSEED`` in the child.
         threads: number of compute threads for timed training, equal for both versions.
-        watching_threads: number of compute threads for recorded runs. Both versions may run at the same time, so each
-            version uses about half of ``threads``.
+        watching_threads: number of compute threads while the child records batches. Both versions may run at the same
+            time, so each version uses about half of ``threads``.
     """
 
     tree: str
@@ -70,7 +71,7 @@ class RunSpec:
 
     @property
     def entry_points(self) -> tuple[EntryPoint, ...]:
-        """Return the entry points in the order in which they run."""
+        """Return the entry points (training functions or a script) in the order in which they run."""
         return self.discovery.entry_points
 
     @property
@@ -81,7 +82,7 @@ class RunSpec:
 
 @dataclass
 class StepCount:
-    """The number and durations of the simulated device steps in the training of one entry point.
+    """The number and durations of the simulated device steps in one training.
 
     Attributes:
         steps: number of training batches with a simulated step.
@@ -126,10 +127,10 @@ class LoaderPassTrace:
         losses: all losses that loss modules returned for batches of the pass, as hexadecimal floats.
         sketches: some values of each batch as text (see ``first_difference.encode_sample_values``); an empty list if
             samples are augmented.
-        statistics: one row for each sample with the values of ``augmentation_statistics.STATISTICS``; an empty list if
-            samples are not augmented.
-        paired: one row for each sample with the values of ``augmentation_statistics.PAIRED``; an empty list if the
-            samples without augmentation cannot be read.
+        statistics: one row for each sample, with statistics of the augmented sample
+            (``augmentation_statistics.STATISTICS``); an empty list if samples are not augmented.
+        paired: one row for each sample, with statistics of the change by augmentation
+            (``augmentation_statistics.PAIRED``); an empty list if the samples without augmentation cannot be read.
         repeats: dictionary, key of ``augmentation_statistics.RELATIONS`` → two numbers: how many pairs of samples were
             compared, and in how many pairs augmentation used the same random numbers for both samples.
         unpicklable: why the loader cannot be pickled for worker processes; an empty string if the loader can be
@@ -175,7 +176,7 @@ class EntryPointRecord:
     Attributes:
         fingerprint: dictionary, path of a part of the training call's return value (such as ``result['accuracy']``) →
             exact text or hash of this part.
-        traces: records of all loader passes of the run, in order.
+        traces: records of all loader passes (iterations over loaders) of the run, in order.
         seeds: two dictionaries, aspect (such as ``the losses``) → hash or text. The first dictionary describes this
             run, and the second dictionary describes a run with another seed. The differences show which aspects depend
             on the seed.
@@ -202,21 +203,23 @@ class EntryPointRecord:
 
 @dataclass
 class EntryPointTiming:
-    """The timing of one entry point in one process, epoch by epoch.
+    """The timing of one entry point (a training function or script) in one process, epoch by epoch.
 
     Attributes:
         start_s: seconds from the start of the training call to the end of the first epoch, with the creation of
             datasets, models and workers.
         epochs_s: seconds of each later epoch, including its validation; an empty list if the training has only one
             epoch.
-        cached_s: seconds of each epoch with zero-cost loading; an empty list if no such epoch was timed.
+        cached_s: seconds of each epoch with zero-cost loading, in which every loader repeats one batch from memory; an
+            empty list if no such epoch was timed.
         rest_s: seconds from the end of the last timed epoch to the end of the training call; 0 if ``verify`` ended the
             training call early.
         samples: number of samples that all loaders together yielded in a later epoch, as a mean over the later epochs.
         batches: number of batches that all loaders together yielded in a later epoch, as a mean over the later epochs.
-        waits_s: seconds of each wait for a training batch in the later epochs, without the first batch of each pass; at
-            most 400 values, chosen at random.
-        first_waits_s: seconds from the start of each training pass in the later epochs to its first batch.
+        waits_s: seconds of each wait for a training batch in the later epochs, without the first batch of each
+            iteration over a loader; at most 400 values, chosen at random.
+        first_waits_s: for each iteration over a loader for training in the later epochs, seconds from its start to its
+            first batch.
         waited_s: seconds of all waits for training and validation batches in the later epochs.
         lost_workers: number of loaders with a worker process that died or could not start.
         memory_bytes: largest memory of the process and its workers in the first epoch, in bytes; None if the memory was

@@ -1,4 +1,4 @@
-"""Decide the verdict of a verification and the verdict on each entry point, from the timings."""
+"""Decide the verdict of a verification, and the verdict on each entry point (training function or script)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from chirp_migrate.console.text import format_percent
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.stats.blocked_ratios import total_and_entry_ratios
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.stats.sequential_looks import ERROR, InterimAnalysis, last_analysis_error
+from chirp_migrate.stats.sequential_looks import ERROR, InterimAnalysis, error_probability_of_last_analysis
 from chirp_migrate.verify.options import MARGIN
 from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
 
@@ -22,7 +22,7 @@ _NARROW = 0.05
 
 
 class Verdict(Enum):
-    """The verdict of a verification, with its text, its exit code, and its text for a single entry point."""
+    """The verdict of a verification: its text, its exit code, and its text for a single training function or script."""
 
     FASTER = ("faster", ExitCode.OK, "meets the threshold")
     INCONCLUSIVE = ("faster, entry points inconclusive", ExitCode.INCONCLUSIVE, "inconclusive")
@@ -40,7 +40,7 @@ class Verdict(Enum):
 
 @dataclass(frozen=True)
 class Decision:
-    """A verdict, with its reason in one sentence."""
+    """A verdict on the migration, with its reason in one sentence."""
 
     verdict: Verdict
     reason: str
@@ -48,7 +48,7 @@ class Decision:
 
 @dataclass(frozen=True)
 class CombinedTiming:
-    """The combined timings of one entry point, or of all entry points together, over several rounds.
+    """The combined timings of one entry point, or of all entry points together, over several measurements.
 
     Attributes:
         ratio: time after / time before the migration.
@@ -61,7 +61,7 @@ class CombinedTiming:
 
     @property
     def headroom(self) -> float | None:
-        """Return the share of the time before the migration that zero-cost loading would save, 0 to 1."""
+        """Return the share of the time before the migration that would be saved if loading took no time, 0 to 1."""
         return None if self.zero_cost_ratio is None else max(0.0, 1 - self.zero_cost_ratio.value)
 
     def at(self, low_error: float, high_error: float) -> CombinedTiming:
@@ -76,12 +76,14 @@ class CombinedTiming:
 
 
 class Judge:
-    """Draws conclusions from the timed rounds, such as that an entry point is slower. A conclusion never changes later.
+    """Draws conclusions from the timings, such as that an entry point (training function or script) is slower.
 
-    After some of the rounds, an interim analysis computes intervals of the ratios (time after / time before). The lower
-    end of an interval can prove that an entry point is slower, and a single slower entry point decides the verdict. So
-    all lower ends share one error probability (Bonferroni's correction). The page docs/verify.md describes all
-    conclusions and their error probabilities.
+    A conclusion never changes later.
+
+    ``verify`` times both versions in rounds. After some of the rounds, an interim analysis computes intervals of the
+    ratios (time after / time before). The lower end of an interval can prove that an entry point is slower, and a
+    single slower entry point decides the verdict. So all lower ends share one error probability (Bonferroni's
+    correction). The page docs/verify.md describes all conclusions and their error probabilities.
 
     Args:
         threshold: share of the training time that the migration must save for the verdict "faster", 0 to 1.
@@ -104,16 +106,17 @@ class Judge:
 
     @property
     def entries(self) -> dict[str, CombinedTiming]:
-        """Return a dictionary: label of an entry point → its timing, with the interval of an interim analysis.
+        """Return a dictionary: label of an entry point → its time ratio (after / before), with an interval.
 
-        The interval comes from the latest analysis that does not contradict the conclusion on the entry point.
+        ``verify`` analyses the timings several times during the measurement. The interval comes from the latest
+        analysis that does not contradict the conclusion on the entry point.
         """
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
     def run_interim_analysis(
         self, total: CombinedTiming | None, entries: Mapping[str, CombinedTiming], looks: Sequence[InterimAnalysis]
     ) -> frozenset[str]:
-        """Decide from the timings so far which entry points should run in more rounds.
+        """Decide from the timings so far which entry points (training functions or scripts) should be timed again.
 
         The arguments ``total`` and ``entries`` are the two results of :func:`combine_timings`.
 
@@ -123,11 +126,11 @@ class Judge:
             looks: all interim analyses so far; the last element is the analysis to run.
 
         Returns:
-            The labels of the entry points that should run in more rounds; an empty set if no more rounds are necessary.
+            The labels of the entry points that should be timed again; an empty set if no more timings are necessary.
         """
         seen: dict[str | None, CombinedTiming] = {} if total is None else {None: total}
         seen.update(entries)
-        low_error, high_error = looks[-1].share * ERROR / (len(seen) + 1), last_analysis_error(looks)
+        low_error, high_error = looks[-1].share * ERROR / (len(seen) + 1), error_probability_of_last_analysis(looks)
         for line, timing in seen.items():
             found = timing.at(low_error, high_error)
             shows = self._draw_conclusion(line, found)
@@ -146,7 +149,7 @@ class Judge:
         return False if timing.ratio.wholly_above(self._slower) else None
 
     def slower(self) -> list[str]:
-        """Return the labels of the entry points that the timings prove to be slower by more than the margin."""
+        """Return the labels of the entry points that the timings prove to be slower by more than ``margin``."""
         return [label for label in self.entries if self._shown.get(label) is False]
 
     def inconclusive(self) -> list[str]:
@@ -161,7 +164,7 @@ class Judge:
         return own
 
     def decide(self, differences: tuple[str, ...] = (), not_timed: int = 0) -> Decision:
-        """Decide the verdict after the last round.
+        """Decide the verdict at the end of the timing.
 
         Args:
             differences: sentences on the differences between the trainings before and after the migration.
@@ -201,7 +204,10 @@ class Judge:
         return Decision(verdict, f"{together}; {could_save}")
 
     def _open_entry_points(self) -> frozenset[str]:
-        """Return the labels of the entry points that need more rounds; docs/verify.md describes when the rounds end."""
+        """Return the labels of the entry points that need more timings.
+
+        The page docs/verify.md describes when the timing ends.
+        """
         if False in self._shown.values():
             return frozenset()
         if self.total is None or not (self._shown.get(None) or self._is_verdict_final(self._lines[None])):
@@ -215,7 +221,8 @@ class Judge:
     def _is_verdict_final(self, timing: CombinedTiming) -> bool:
         """Return whether the timings prove that the saving is too small, so that more rounds cannot lead to "faster".
 
-        If zero-cost loading was timed, the timings must also prove whether zero-cost loading would reach the threshold.
+        If zero-cost loading (one batch from memory, again and again) was timed, the timings must also prove whether
+        zero-cost loading would save enough time.
         """
         return timing.ratio.wholly_above(self._wanted) and (
             timing.zero_cost_ratio is None
@@ -232,7 +239,7 @@ class Judge:
 
 
 def judge_rounds(rounds: Rounds, threshold: float, margin: float, strict: bool) -> Judge:
-    """Return a :class:`Judge` after all interim analyses of ``rounds``.
+    """Return a :class:`Judge` after all interim analyses (decision points of the measurement) of ``rounds``.
 
     The other arguments are the arguments of :class:`Judge`.
     """
@@ -246,8 +253,9 @@ def combine_timings(rounds: Sequence[TimedRound]) -> tuple[CombinedTiming | None
     """Combine the timings of all rounds, and return ratios (time after / time before the migration).
 
     Returns:
-        Two values. The first value is the timing of all entry points together, or None if no entry point was timed in
-        two rounds. The second value is a dictionary: label of an entry point → its timing over all rounds.
+        Two values. The first value is the timing of all entry points (training functions or scripts) together, or None
+        if no entry point was timed in two rounds. The second value is a dictionary: label of an entry point → its
+        timing over all rounds.
     """
 
     def ratios(side: str) -> tuple[Ratio | None, dict[str, Ratio]]:

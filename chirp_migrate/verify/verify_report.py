@@ -23,7 +23,7 @@ SCHEMA: Final = 1
 
 
 class EntryVerdict(msgspec.Struct, frozen=True):
-    """The verdict on one entry point.
+    """The verdict on one entry point (a training function or script).
 
     Attributes:
         verdict: the verdict as text, which is ``meets the threshold``, ``model-bound``, ``not shown``, ``inconclusive``
@@ -40,10 +40,11 @@ class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
     """The numbers from which ``verify`` computes the time of the full training that the user would run.
 
     Attributes:
-        epochs: number of epochs in each fold of the full training, from the defaults of the entry point; 0 if
+        epochs: number of epochs in each fold of the full training, from the defaults of the training function; 0 if
             ``verify`` times the whole call.
-        folds: number of cross-validation folds of the full training, from the defaults of the entry point.
-        assumed: whether ``epochs`` is an assumption, because the source of the entry point does not contain the number.
+        folds: number of cross-validation folds of the full training, from the defaults of the training function.
+        assumed: whether ``epochs`` is an assumption, because the source of the training function does not contain the
+            number.
         epoch_s: dictionary, version → seconds of an epoch after the first epoch; an empty dictionary if the whole call
             is timed.
         start_s: dictionary, version → start-up time of each fold in seconds. The start-up time is the time from the
@@ -62,8 +63,10 @@ class TrainingDifference(msgspec.Struct, frozen=True):
 
     Attributes:
         name: short stable name, such as ``validation-drops-samples`` (docs/verify.md lists all names).
-        entry_point: label of the entry point; ``""`` for a difference in the public API.
-        message: one sentence that begins with the label of the entry point, and describes the difference and its place.
+        entry_point: label of the entry point (a training function or script); ``""`` for a difference in the public
+            API.
+        message: one sentence that begins with the label of the entry point, and describes the difference and the place
+            of the difference, such as the number of the batch.
     """
 
     name: str
@@ -72,14 +75,14 @@ class TrainingDifference(msgspec.Struct, frozen=True):
 
 
 class LoadingProblem(msgspec.Struct, frozen=True):
-    """A data loading problem, such as a random order that repeats, which the recorded iterations over loaders prove.
+    """A data loading problem that the recorded iterations over loaders prove, such as a random order that repeats.
 
     The command ``chirp-migrate doctor`` shows the evidence for the problem, its line in the source, and a fix.
 
     Attributes:
         check: name of the check that found the problem; docs/doctor.md has a section for each check.
         message: the problem in one sentence.
-        entry_points: labels of the entry points with the problem.
+        entry_points: labels of the entry points (training functions or scripts) with the problem.
     """
 
     check: str
@@ -122,7 +125,7 @@ class Workload(WorkloadSizes):
 
     Attributes:
         model: class of the model, as ``module:ClassName``; an empty string if the user's own code chooses the model.
-        entry_points: labels of the entry points, in the order in which they ran.
+        entry_points: labels of the entry points (training functions or a script), in the order in which they ran.
         left_out: sentences on functions that look like training but did not run, with the reason.
         failing: dictionary, label of an entry point that fails before the migration → its error.
         no_room: labels of the entry points that were not timed, because the time budget was used up.
@@ -172,8 +175,8 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         exit_code: exit code of the command, which depends on the verdict.
         reason: the reason for the verdict, one sentence.
         threshold: share of the original time that the migration must save for the verdict ``faster``, 0 to 1.
-        ratio: time after the migration / time before the migration, for all entry points together; None without
-            timings.
+        ratio: time after the migration / time before the migration, for all entry points (training functions or a
+            script) together; None without timings.
         zero_cost_ratio: time with zero-cost loading / time before the migration, for all entry points together; None if
             zero-cost loading was not timed.
         ratios: dictionary, label of the entry point → time after the migration / time before the migration.
@@ -185,12 +188,14 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         notes: sentences on values that were not compared, and on problems that both versions have.
         smallest_adjusted_p: dictionary, label of the entry point → smallest p-value of its statistical tests, after
             Holm's correction.
-        detectable_changes: dictionary, label of the entry point → a change of a probability, 0 to 1. In 9 of 10
-            verifications, each two-sample test of the entry point finds a change of this size.
+        detectable_changes: dictionary, label of the entry point → a distance between two distribution functions, 0 to
+            1. In 9 of 10 verifications, each two-sample test of the entry point finds a change of the distribution by
+            this distance.
         unrepeatable: entry points whose losses or batches differ even between two runs of the version before the
             migration.
-        passes: dictionary, version → label of the entry point → records of the loader passes in its small recorded run.
-        problems: data loading problems of the migrated version, for which the recorded loader passes are the evidence.
+        passes: dictionary, version → label of the entry point → records of all iterations over loaders in a short
+            training.
+        problems: data loading problems of the migrated version, for which the records in ``passes`` are the evidence.
         tool: name and version of the program that wrote the document.
         before: description of the version before the migration.
         copies: sentences on files that were not copied, or that were added to a copy.

@@ -31,14 +31,16 @@ _LOOK_S = 0.02
 
 @dataclass
 class RecordedRuns:
-    """The recorded runs of both versions.
+    """The short runs in which ``verify`` recorded the batches of both versions.
 
     Attributes:
-        sides: dictionary, name of the version (``before`` or ``after``) → label of the entry point → its recorded run.
+        sides: dictionary, name of the version (``before`` or ``after``) → label of the entry point (training function
+            or script) → its recorded run.
         api: dictionary, name of the version → its public names and signatures.
         failing: dictionary, label of an entry point that fails before the migration → its error.
-        difference: a note on each entry point that fails before the migration, and a difference for each of these entry
-            points that trains or fails in another way after the migration.
+        difference: the comparison of entry points that fail before the migration. The comparison contains a note on
+            each of these entry points. If the entry point trains after the migration, or fails in another way, the
+            comparison also contains a difference.
     """
 
     sides: dict[str, dict[str, EntryPointRecord]] = field(default_factory=dict)
@@ -52,7 +54,9 @@ class RecordedRuns:
 
 
 class _WatchedVersion:
-    """The recording of the entry points in one version. Each call of :meth:`advance` continues the recording a little.
+    """The recording of the entry points (training functions or a script) in one version.
+
+    Each call of :meth:`advance` continues the recording a little.
 
     Attributes:
         found: dictionary, label of the entry point → its recorded run.
@@ -104,33 +108,33 @@ class _WatchedVersion:
 
 
 def record_runs(
-    children: ChildStarter,
+    child_starter: ChildStarter,
     discovery: DiscoveredEntryPoints,
     api_names: dict[str, list[str]],
-    repeat_before: bool = False,
+    run_original_twice: bool = False,
 ) -> RecordedRuns:
-    """Record a small run of every entry point in both versions, at the same time if possible.
+    """Run every entry point briefly in both versions, at the same time if possible, and record the batches.
 
     Args:
-        children: object with which this function starts the child processes that train.
-        discovery: the entry points to run.
+        child_starter: object with which this function starts the child processes that train.
+        discovery: the entry points to run (training functions or a script).
         api_names: dictionary, module → public names whose signatures are read in both versions.
-        repeat_before: whether the version before the migration runs every entry point twice. Two runs show which values
-            differ from run to run, for example on a GPU.
+        run_original_twice: whether the version before the migration runs every entry point twice. Two runs show which
+            values differ from run to run, for example on a GPU.
 
     Raises:
         WorkloadFailed: an entry point fails only after the migration, or all entry points fail before the migration.
     """
     watched = RecordedRuns()
-    for together in children.concurrent_versions:
+    for together in child_starter.concurrent_versions:
         with ExitStack() as stack:
 
             def start(side: str, left: Sequence[EntryPoint], stack: ExitStack = stack) -> Child[RunResult]:
-                more = {"api_names": api_names, "twice": repeat_before and side == "before"}
-                return stack.enter_context(children.prepare_child(side, JobKind.WATCH, left, **more))
+                more = {"api_names": api_names, "twice": run_original_twice and side == "before"}
+                return stack.enter_context(child_starter.prepare_child(side, JobKind.WATCH, left, **more))
 
             sides = {
-                side: _WatchedVersion(discovery.entry_points, partial(start, side), children.watch_limit_s)
+                side: _WatchedVersion(discovery.entry_points, partial(start, side), child_starter.watch_limit_s)
                 for side in together
             }
             while not all(version.is_over for version in sides.values()):
@@ -139,7 +143,7 @@ def record_runs(
                         version.advance()
                 done = min(len(version.found) for version in sides.values())
                 text = "recording what each entry point loads"
-                children.progress(ProgressStep(text, done, len(discovery.entry_points)))
+                child_starter.progress(ProgressStep(text, done, len(discovery.entry_points)))
             for side, version in sides.items():
                 watched.sides[side], watched.api[side] = version.found, version.api
     before, after = watched.sides["before"], watched.sides["after"]

@@ -21,7 +21,7 @@ from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings, read_settings
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.plans.plan import Plan
-from chirp_migrate.report.formats.sarif import check_sarif, doctor_sarif
+from chirp_migrate.report.formats.sarif import sarif_of_check, sarif_of_doctor
 from chirp_migrate.rules import all_rules
 from chirp_migrate.source.text import SourceFile
 from chirp_migrate.syntax.import_sorting import ImportStyle
@@ -93,7 +93,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequ
     root = write_corpus(tmp_path_factory.mktemp("corpus"), request.param)
     settings = Settings(unsafe=True, all_loaders=True)
     plan = plan_tree(root, settings=settings, jobs=1)
-    return plan, valid(check_sarif(CheckReport(plan, settings)))
+    return plan, valid(sarif_of_check(CheckReport(plan, settings)))
 
 
 #: Rules that find what makes results wrong or runs fail.
@@ -219,10 +219,10 @@ def test_a_file_that_changes_meanwhile_is_a_sentence(tmp_path: Path) -> None:
     for content in (b"", b"\xff"):
         (tmp_path / "a.py").write_bytes(content)
         with pytest.raises(UsageProblem, match=r"a\.py changed while chirp-migrate checked the project"):
-            check_sarif(check)
+            sarif_of_check(check)
     (tmp_path / "a.py").unlink()
     with pytest.raises(UsageProblem, match=r"a\.py changed while chirp-migrate checked the project"):
-        check_sarif(check)
+        sarif_of_check(check)
 
 
 def test_problems_of_doctor_are_a_valid_document(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ def test_problems_of_doctor_are_a_valid_document(tmp_path: Path) -> None:
         Problem(check="overlap", path="other.py", line=8, **texts),
     ]
     report = DoctorReport(tool="", problems=problems, entry_points=[], notes=[], exit_code=1)
-    run = valid(doctor_sarif(report, tmp_path))
+    run = valid(sarif_of_doctor(report, tmp_path))
     assert [(one["ruleId"], one["ruleIndex"]) for one in run["results"]] == [
         ("overlap", 0),
         ("order", 1),

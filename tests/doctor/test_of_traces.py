@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
-from chirp_migrate.doctor.of_traces import find_problems_in_traces
+from chirp_migrate.doctor.of_traces import find_problems_in_passes
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder
 
 ROWS = TensorDataset(torch.arange(80.0).reshape(20, 4), torch.arange(20) % 2)
@@ -123,7 +123,7 @@ def test_only_what_the_passes_prove_is_a_problem(train: Callable[[], None], chec
     with LoaderRecorder() as watch:
         train()
         traces = watch.take()
-    found = find_problems_in_traces({"one": traces, "two": traces}, has_own_data=True)
+    found = find_problems_in_passes({"one": traces, "two": traces}, has_own_data=True)
     assert [(one.check, one.entry_points) for one in found] == [(check, ["one", "two"]) for check in checks]
 
 
@@ -131,4 +131,4 @@ def test_an_empty_loader_proves_nothing_where_verify_chose_the_number_of_samples
     with LoaderRecorder() as watch:
         training_dropped()
         traces = watch.take()
-    assert find_problems_in_traces({"one": traces}, has_own_data=False) == []
+    assert find_problems_in_passes({"one": traces}, has_own_data=False) == []

@@ -70,7 +70,7 @@ def test_tune_finds_the_dataset_of_its_configuration(
     _forget()
     config = read_config(root / "configs" / "retinal.yaml")
     importlib.import_module("scripts.make_data").make_data(config.data["data_csv"], config.data["data_img_dir"], 6)
-    subject = build_dataset_from_config(root, config, migrated=False)
+    subject = build_dataset_from_config(root, config, uses_runtime=False)
     assert (subject.report.name, len(subject.dataset), subject.report.batch_size) == ("RetinalDataset", 6, 32)
     assert len(subject.dataset.transform.transforms) > len(subject.unaugmented.transform.transforms)
     assert subject.report.now is not None and subject.report.now.num_workers == 2

@@ -311,7 +311,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP012",
-        "the function calls itself by a local name",
+        "the function calls itself by its local name",
         (
             "def build(data, pad):\n"
             "    def collate(batch):\n"

@@ -75,7 +75,7 @@ def test_the_rate_counts_what_came_and_leaves_the_start_out() -> None:
     dataset = Waiting(seconds=0.001)
     began = time.perf_counter()
     samples_per_s, rate = measure_settings(
-        make_measured_dataset(dataset, 4, migrated=False), CandidateSettings(0, batch_size=4), seconds=0.1
+        make_measured_dataset(dataset, 4, uses_runtime=False), CandidateSettings(0, batch_size=4), seconds=0.1
     )
     took = time.perf_counter() - began
     assert len(dataset.read) == 4 * (rate.batches + 1)  # the first batch is start-up and in no rate
@@ -112,7 +112,7 @@ def test_a_way_that_fails_is_reported_and_the_others_go_on(in_worker: str, migra
 def test_a_dataset_that_cannot_be_sent_to_spawned_workers_is_said_so() -> None:
     dataset = Waiting()
     dataset.transform = lambda value: value  # type: ignore[attr-defined]
-    subject = make_measured_dataset(dataset, 4, migrated=False)
+    subject = make_measured_dataset(dataset, 4, uses_runtime=False)
     subject.options["multiprocessing_context"] = "spawn"
     for migrated in (True, False):
         subject.report.migrated = migrated
@@ -136,7 +136,7 @@ def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "measure_settings", noted)
     ways = setting_combinations((), (2,), (1, 2), 4, None)
     said: list[str | ProgressStep] = []
-    SettingsSweep(make_measured_dataset(Waiting(seconds=0), 4, migrated=True), ways, 0.01, said.append).run()
+    SettingsSweep(make_measured_dataset(Waiting(seconds=0), 4, uses_runtime=True), ways, 0.01, said.append).run()
     rounds = [asked[number : number + 3] for number in range(0, 3 * MIN_ROUNDS, 3)]
     assert rounds[0] == [0, 1, 2] and all(sorted(one) == [0, 1, 2] for one in rounds)
     assert rounds[0] != rounds[1] != rounds[2]
@@ -316,7 +316,7 @@ def test_a_migrated_dataset_is_kept_in_the_profile_or_it_says_why_not(tmp_path: 
 def test_the_factory_loads_as_the_profile_says(tmp_path: Path, measured: Callable[..., CandidateMeasurement]) -> None:
     profile, dataset = tmp_path / "profile.json", TensorDataset(torch.arange(40.0).reshape(20, 2), torch.arange(20))
     kept = save_picked_settings(
-        make_measured_dataset(dataset, 32, migrated=True), [measured(0, [1000.0, 1010.0, 990.0])], profile, False
+        make_measured_dataset(dataset, 32, uses_runtime=True), [measured(0, [1000.0, 1010.0, 990.0])], profile, False
     )
     assert kept is None
     make: Any = OptimalDataLoaderFactory.create_training_loader
@@ -333,7 +333,7 @@ def test_nothing_is_kept_of_pytorch_s_loader(tmp_path: Path, sets: str) -> None:
 
 
 def test_a_rate_that_is_hardly_known_is_not_kept(tmp_path: Path, measured: Callable[..., CandidateMeasurement]) -> None:
-    subject = make_measured_dataset(Waiting(seconds=0), 32, migrated=True)
+    subject = make_measured_dataset(Waiting(seconds=0), 32, uses_runtime=True)
     profile = tmp_path / "profile.json"
     problem = save_picked_settings(subject, [measured(0, [10.0, 4000.0, 90.0])], profile, False)
     assert problem is not None and "this range is too wide" in problem and not profile.exists()

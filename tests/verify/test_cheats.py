@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from chirp_migrate.training.workload.data import TrainingData, make_training_data
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
-from chirp_migrate.verify.equivalence.compare import Equivalence, compare_traces
+from chirp_migrate.verify.equivalence.compare import Equivalence, compare_recorded_passes
 from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
 from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, seed_dependent_aspects
 from chirp_migrate.verify.equivalence.loader_recorder import DRAWS, LoaderRecorder
@@ -148,7 +148,7 @@ def trained(data: TrainingData, *edits: Edit, seed: int = 435, draws: int = 0, *
 
 
 def compared(before: EntryPointRecord, after: EntryPointRecord, again: EntryPointRecord | None = None) -> Equivalence:
-    return compare_traces({"entry": before}, {"entry": after}, None if again is None else {"entry": again})
+    return compare_recorded_passes({"entry": before}, {"entry": after}, None if again is None else {"entry": again})
 
 
 def names(found: Equivalence) -> set[str]:
@@ -383,7 +383,7 @@ def test_false_alarms_are_rare(data: TrainingData, times: int) -> None:
     alarms = 0
     with LoaderRecorder() as watch:
         for seed in range(times):
-            found = compare_traces(*({"entry": walked(side, seed)} for side in ("before", "after")))
+            found = compare_recorded_passes(*({"entry": walked(side, seed)} for side in ("before", "after")))
             assert found.smallest_p, "the distribution was tested"
             alarms += bool(found.differences)
     assert alarms <= 1

@@ -16,10 +16,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from chirp_migrate.training.watch.epoch_detector import StopTraining
-from chirp_migrate.training.workload.entry_points import OwnRun
+from chirp_migrate.training.workload.entry_points import FullTrainingLength
 from chirp_migrate.verify.spec import EntryPointTiming
 from chirp_migrate.verify.timing.epochs import LONGEST_VISIT, EpochTimer, RepeatedBatchLoading
-from chirp_migrate.verify.timing.rounds import own_run_seconds, zero_cost_run_seconds
+from chirp_migrate.verify.timing.rounds import full_training_seconds, zero_cost_training_seconds
 from chirpid_patch import BatchedDataLoader
 
 MS = 1e-3
@@ -276,10 +276,12 @@ def test_an_error_of_the_training_is_raised() -> None:
 
 def test_the_own_run_has_start_up_once_a_fold() -> None:
     visit = EntryPointTiming(start_s=3.0, epochs_s=[0.9, 1.0, 9.0], cached_s=[0.4])
-    assert own_run_seconds(visit, OwnRun(epochs=11, folds=2)) == pytest.approx(2 * (3.0 + 10 * 1.0))
-    assert zero_cost_run_seconds(visit, OwnRun(epochs=11, folds=2)) == pytest.approx(2 * (3.0 + 10 * 1.0 - 11 * 0.6))
-    assert own_run_seconds(EntryPointTiming(start_s=3.0, rest_s=1.0), OwnRun(epochs=11)) == 4.0
-    assert zero_cost_run_seconds(EntryPointTiming(start_s=3.0), OwnRun()) is None
+    assert full_training_seconds(visit, FullTrainingLength(epochs=11, folds=2)) == pytest.approx(2 * (3.0 + 10 * 1.0))
+    assert zero_cost_training_seconds(visit, FullTrainingLength(epochs=11, folds=2)) == pytest.approx(
+        2 * (3.0 + 10 * 1.0 - 11 * 0.6)
+    )
+    assert full_training_seconds(EntryPointTiming(start_s=3.0, rest_s=1.0), FullTrainingLength(epochs=11)) == 4.0
+    assert zero_cost_training_seconds(EntryPointTiming(start_s=3.0), FullTrainingLength()) is None
 
 
 def test_an_epoch_lasts_until_the_gpu_has_finished_its_work(monkeypatch: pytest.MonkeyPatch) -> None:

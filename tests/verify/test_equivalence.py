@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from chirp_migrate.verify.equivalence.compare import Equivalence, compare_results
+from chirp_migrate.verify.equivalence.compare import Equivalence, compare_return_values
 from chirp_migrate.verify.spec import EntryPointRecord, LoaderPassTrace
 
 
@@ -17,7 +17,7 @@ def compared(*runs: dict[str, EntryPointRecord], unrepeatable: Collection[str] =
     before, before_again, after, after_again = runs
     again = (("before", before_again), ("after", after_again))
     repeated = {side: {label: one.fingerprint for label, one in of.items()} for side, of in again}
-    return compare_results(before, after, repeated, unrepeatable)
+    return compare_return_values(before, after, repeated, unrepeatable)
 
 
 def test_equal_results_are_equivalent() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from chirp_migrate.verify.equivalence.first_difference import encode_sample_values, first_pass_differences
+from chirp_migrate.verify.equivalence.first_difference import encode_sample_values, first_differences_between_passes
 from chirp_migrate.verify.spec import LoaderPassTrace
 
 #: Two batches of two samples, read to the end.
@@ -30,17 +30,17 @@ PASS = LoaderPassTrace(
 
 def named(before: dict[str, Any], after: dict[str, Any]) -> str:
     """The name of the difference between two passes with these values; empty if there is none."""
-    found = first_pass_differences([replace(PASS, **before)], [replace(PASS, **after)])
+    found = first_differences_between_passes([replace(PASS, **before)], [replace(PASS, **after)])
     assert len(found) <= 1
     return found[0][0] if found else ""
 
 
 def test_equal_passes_have_no_difference() -> None:
-    assert first_pass_differences([PASS, PASS], [PASS, PASS]) == []
+    assert first_differences_between_passes([PASS, PASS], [PASS, PASS]) == []
 
 
 def test_further_passes_are_a_difference() -> None:
-    (found,) = first_pass_differences([PASS], [PASS, PASS])
+    (found,) = first_differences_between_passes([PASS], [PASS, PASS])
     assert found == ("epochs-added", "the number of passes over the train loaders changed from 1 to 2")
 
 
@@ -93,6 +93,6 @@ def test_a_shuffled_pass_beside_augmented_ones_is_compared_without_its_order() -
     validation = replace(PASS, role="validation", shuffled=True)
     reordered = replace(validation, batches=["b", "a"])
     others = replace(validation, batches=["b", "c"], contents="bc")
-    assert first_pass_differences([augmented, validation], [augmented, reordered]) == []
-    (found,) = first_pass_differences([augmented, validation], [augmented, others])
+    assert first_differences_between_passes([augmented, validation], [augmented, reordered]) == []
+    (found,) = first_differences_between_passes([augmented, validation], [augmented, others])
     assert found[0] == "samples-differ"

@@ -13,7 +13,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset, TensorDataset
 
 from chirp_migrate.verify.equivalence.augmentation_statistics import sample_statistics
-from chirp_migrate.verify.equivalence.compare import compare_traces
+from chirp_migrate.verify.equivalence.compare import compare_recorded_passes
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder
 from chirp_migrate.verify.spec import EntryPointRecord, LoaderPassTrace
 from chirpid_patch.torch_private import has_global_hooks
@@ -62,7 +62,7 @@ def watched(dataset: Any, epochs: int = 2, seed: int = 7, batch_size: int = 16, 
 
 
 def differences(before: EntryPointRecord, after: EntryPointRecord) -> str:
-    return "\n".join(compare_traces({"entry": before}, {"entry": after}).differences)
+    return "\n".join(compare_recorded_passes({"entry": before}, {"entry": after}).differences)
 
 
 def test_each_walk_is_recorded_with_its_role_and_size() -> None:
@@ -178,7 +178,7 @@ def test_statistics_show_masks_and_noise() -> None:
 
 
 def test_the_same_augmentation_from_other_random_numbers_is_equivalent() -> None:
-    found = compare_traces({"entry": watched(Masked(), seed=1)}, {"entry": watched(Masked(), seed=2)})
+    found = compare_recorded_passes({"entry": watched(Masked(), seed=1)}, {"entry": watched(Masked(), seed=2)})
     assert found.differences == ()
     assert found.smallest_p["entry"] > 0.001
 

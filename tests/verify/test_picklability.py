@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
-from chirp_migrate.verify.equivalence.compare import compare_traces
+from chirp_migrate.verify.equivalence.compare import compare_recorded_passes
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder
 from chirp_migrate.verify.equivalence.picklability import why_not_picklable
 from chirp_migrate.verify.spec import EntryPointRecord
@@ -90,11 +90,11 @@ def watched(dataset: Dataset[Any]) -> dict[str, EntryPointRecord]:
 def test_only_what_could_be_sent_before_is_a_difference() -> None:
     good, bad = watched(Holding(1)), watched(Holding(lambda x: x))
 
-    found = compare_traces(good, bad)
+    found = compare_recorded_passes(good, bad)
     assert [difference.name for difference in found.found] == ["not-picklable"]
     assert (
         "train loader of pass 1 cannot be pickled for spawned workers, after the migration only" in found.differences[0]
     )
-    assert compare_traces(bad, good).found == []
-    both = compare_traces(bad, bad)
+    assert compare_recorded_passes(bad, good).found == []
+    both = compare_recorded_passes(bad, bad)
     assert both.found == [] and len(both.notes) == 1

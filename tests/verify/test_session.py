@@ -22,7 +22,7 @@ from chirp_migrate.training.workload.entry_points import WorkloadSizes, find_ent
 from chirp_migrate.verify.options import VerifyOptions
 from chirp_migrate.verify.session import run_all_processes
 from chirp_migrate.verify.spec import JobKind, RunResult, RunSpec
-from chirp_migrate.verify.timing.process_turns import make_child
+from chirp_migrate.verify.timing.process_turns import make_child_process
 from chirp_migrate.verify.verdict import Verdict
 from chirp_migrate.verify.verify_report import VerifyReport
 
@@ -66,9 +66,9 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
 
     def noted(spec: RunSpec, side: str, progress: Progress) -> Child[RunResult]:
         started.append(spec)
-        return make_child(spec, side, progress)
+        return make_child_process(spec, side, progress)
 
-    monkeypatch.setattr("chirp_migrate.verify.timing.process_turns.make_child", noted)
+    monkeypatch.setattr("chirp_migrate.verify.timing.process_turns.make_child_process", noted)
     reported: list[str | ProgressStep] = []
     report = verified(before, after, progress=reported.append)
 

@@ -15,8 +15,8 @@ from chirp_migrate.stats.sequential_looks import (
     ERROR,
     MIN_ROUNDS,
     InterimAnalysis,
-    last_analysis_error,
-    planned_analyses,
+    error_probability_of_last_analysis,
+    planned_interim_analyses,
 )
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint
@@ -44,32 +44,33 @@ def taken(most: int = 20, left_s: float = LONG, enough: int = 1000, lasts: float
 
 
 def test_looks_are_few_and_share_all_errors() -> None:
-    looks = planned_analyses(6)
+    looks = planned_interim_analyses(6)
     assert [each.rounds for each in looks] == [4, 6]
     assert [each.share for each in looks] == pytest.approx([(4 / 6) ** 1.2, 1 - (4 / 6) ** 1.2])
-    assert [each.rounds for each in planned_analyses(20)] == [4, 8, 20]
-    assert [each.rounds for each in planned_analyses(5)] == [5]
-    assert [each.rounds for each in planned_analyses(12)] == [4, 8, 12]
-    assert [(each.rounds, each.share) for each in planned_analyses(1)] == [(MIN_ROUNDS, 1.0)]
+    assert [each.rounds for each in planned_interim_analyses(20)] == [4, 8, 20]
+    assert [each.rounds for each in planned_interim_analyses(5)] == [5]
+    assert [each.rounds for each in planned_interim_analyses(12)] == [4, 8, 12]
+    assert [(each.rounds, each.share) for each in planned_interim_analyses(1)] == [(MIN_ROUNDS, 1.0)]
 
 
 @pytest.mark.parametrize("most", [3, 5, 6, 12, 20, 60])
 def test_errors_of_claims_only_rise_to_nearly_all_that_may_be_made(most: int) -> None:
-    looks = planned_analyses(most)
-    errors = [last_analysis_error(looks[: number + 1]) for number in range(len(looks))]
+    looks = planned_interim_analyses(most)
+    errors = [error_probability_of_last_analysis(looks[: number + 1]) for number in range(len(looks))]
     assert errors == sorted(errors), "what was shown at a look would be shown at the next"
     assert 0.6 * ERROR <= errors[-1] <= ERROR * (1 + 1e-9), "looking early costs the last look little"
 
 
 @pytest.mark.parametrize(
-    "looks", [planned_analyses(6), planned_analyses(20), (InterimAnalysis(4, 0.04), InterimAnalysis(6, 0.96))]
+    "looks",
+    [planned_interim_analyses(6), planned_interim_analyses(20), (InterimAnalysis(4, 0.04), InterimAnalysis(6, 0.96))],
 )
 def test_claims_of_all_looks_together_err_as_often_as_promised(looks: tuple[InterimAnalysis, ...]) -> None:
     rng = np.random.default_rng(10)
     sums = rng.normal(size=(40_000, looks[-1].rounds)).cumsum(axis=1)
     wrong = np.zeros(len(sums), dtype=bool)
     for number, look in enumerate(looks):
-        bound = -special.ndtri(last_analysis_error(looks[: number + 1]))
+        bound = -special.ndtri(error_probability_of_last_analysis(looks[: number + 1]))
         wrong |= sums[:, look.rounds - 1] / np.sqrt(look.rounds) > bound
     assert wrong.mean() == pytest.approx(ERROR, abs=0.003)
 
@@ -270,7 +271,7 @@ class _SlowChild:
 def test_a_turn_that_outlasts_the_budget_is_not_a_failure(
     monkeypatch: pytest.MonkeyPatch, timeout_s: float, fails: bool
 ) -> None:
-    monkeypatch.setattr("chirp_migrate.verify.timing.process_turns.make_child", lambda *_: _SlowChild())
+    monkeypatch.setattr("chirp_migrate.verify.timing.process_turns.make_child_process", lambda *_: _SlowChild())
     settings = VerifyOptions(timeout_s=timeout_s)
     entry = EntryPoint("training", "train", script=("train.py",))
     trees = {side: Path(side) for side in ("before", "after")}

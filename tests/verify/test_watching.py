@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, get_worker_in
 
 from chirp_migrate.cli.verify import parse_verify_options, verify
 from chirp_migrate.training.workload.choosing import parse_expression
-from chirp_migrate.training.workload.entry_points import OwnRun, find_entry_points
+from chirp_migrate.training.workload.entry_points import FullTrainingLength, find_entry_points
 from chirp_migrate.verify.equivalence.loader_recorder import WorkerCountLimit
 from chirp_migrate.verify.timing.epochs import RepeatedBatchLoading
 from chirpid_patch import BatchedDataLoader
@@ -134,7 +134,9 @@ def test_the_budget_keeps_no_entry_point_from_being_compared(
 
 
 def test_the_own_run_of_an_entry_point_is_in_its_source(write_backend: Callable[..., Path]) -> None:
-    assert {one.own for one in find_entry_points(write_backend("tree")).entry_points} == {OwnRun(250, 1, assumed=False)}
+    assert {one.own for one in find_entry_points(write_backend("tree")).entry_points} == {
+        FullTrainingLength(250, 1, assumed=False)
+    }
 
 
 def test_epochs_and_folds_are_taken_from_defaults_then_from_what_the_backend_sets(tmp_path: Path) -> None:
@@ -151,8 +153,10 @@ def test_epochs_and_folds_are_taken_from_defaults_then_from_what_the_backend_set
     )
     found = {one.name: one.own for one in find_entry_points(tmp_path).entry_points}
     assert found == {
-        "k_fold": OwnRun(300, 5, False), "given": OwnRun(300, 5, False), "train": OwnRun(220, 4, False)
-    }  # fmt: skip
+        "k_fold": FullTrainingLength(300, 5, False),
+        "given": FullTrainingLength(300, 5, False),
+        "train": FullTrainingLength(220, 4, False),
+    }
     assert parse_verify_options(str(tmp_path), "--own-epochs", "30").own_epochs == 30
 
 

@@ -59,7 +59,10 @@ CHECKS: tuple[Check, ...] = (
 
 
 def find_problems(recordings: Iterable[Recording]) -> list[Problem]:
-    """Run all checks on all recordings. A problem that occurs in several entry points appears once in the result."""
+    """Run all checks on all recordings.
+
+    A problem that occurs in several entry points (training functions or scripts) appears once in the result.
+    """
     found: dict[tuple[str, str, int, str], Problem] = {}
     for recording in recordings:
         for check in CHECKS:

@@ -107,7 +107,10 @@ def _describe_rise_per_sample(runs: list[FetcherPassRecord]) -> str:
 
 
 def _rises_steadily(memory: list[int]) -> bool:
-    """Return whether the memory rises in several steps, without the rise between the first two measurements."""
+    """Return whether the memory rises in several steps.
+
+    The rise between the first two measurements does not count.
+    """
     steps = [after - before for before, after in pairwise(memory[1:])]
     rise = sum(steps)
     return len(memory) >= _LEAST_MEASURED and rise >= _LEAST_RISE and max(steps) <= _MAX_STEP_SHARE * rise

@@ -16,9 +16,9 @@ def check(recording: Recording) -> Iterator[Problem]:
     """Compare the samples of each validation epoch with the samples of the training epoch before it.
 
     The check skips loaders of the training dataset itself, because such loaders measure the fit on training samples on
-    purpose. The check skips samples smaller than 16 bytes, because such samples may be equal by chance. If a validation
-    loader shares no sample with a training loader, the training has a correct validation. The check then reports no
-    problem for the samples of this training loader.
+    purpose. The check skips samples smaller than 16 bytes, because such samples may be equal by chance. A training may
+    have several validation loaders. If one validation loader shares no sample with a training loader, the training is
+    validated correctly with this loader. The check then reports no problem for the samples of this training loader.
 
     If all samples of a validation loader are training samples, there are two possible causes. Either the split is
     wrong, or the loader measures the fit on training samples. The message names both causes.
@@ -26,8 +26,8 @@ def check(recording: Recording) -> Iterator[Problem]:
     The split must be wrong if training and validation share some samples, but each also reads samples that the other
     does not read. For example, the project may split the data twice at random. The message then names only the wrong
     split, if two conditions hold. First, the training epoch and the validation epoch read every sample of their
-    datasets. Second, the training samples are equal in the next training epoch. If a condition does not hold, a sampler
-    or random transforms may hide equal samples, and the message names both causes.
+    datasets. Second, the next training epoch reads the same samples with equal values. If a condition does not hold, a
+    sampler or random transforms may hide equal samples, and the message names both causes.
     """
     trained = recording.trained_datasets()
     training: tuple[LoaderInfo, LoaderPass] | None = None
@@ -78,12 +78,12 @@ def _samples(seen: Recording, one: LoaderPass) -> set[str]:
 
 
 def _reads_every_sample(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> bool:
-    """Return whether the loader pass ``one`` read every sample of the dataset."""
+    """Return whether the iteration ``one`` over a loader read every sample of the dataset."""
     return len(seen.samples_of(one)) == loader.samples
 
 
 def _repeats_in_next_epoch(seen: Recording, one: LoaderPass) -> bool:
-    """Return whether all compared samples of a training epoch are equal in the next training epoch."""
+    """Return whether all compared samples of a training epoch have equal values in the next training epoch."""
     for (_, first), *later in seen.group_training_passes():
         if first.number == one.number and later:
             compared, equal = seen.count_equal_samples(first, later[0][1])

@@ -60,7 +60,7 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 
 def is_in_memory(recording: Recording, loader: LoaderInfo, loader_pass: LoaderPass) -> bool:
-    """Return whether the samples are in memory: the dataset's tensors and arrays are about as large as all samples."""
+    """Return whether the samples are in memory: the dataset's tensors and arrays have about the size of all samples."""
     return 0 < _IN_MEMORY_SHARE * _sample_bytes(recording, loader_pass) * loader.samples <= loader.held_bytes
 
 

@@ -61,10 +61,10 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 
 def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> ValueSums | None:
-    """Return the sums over the values of all samples of an epoch.
+    """Return the sum, the sum of squares and the number of the values of all samples of an epoch.
 
     The result is None if the epoch ended early, has fewer than 8 samples, or has a sample that was read twice or not
-    recorded.
+    recorded. The result is also None for iterable datasets.
     """
     tasks = [task for run in seen.runs_of(one) for task in run.tasks]
     indices = [index for task in tasks for index in task.indices]

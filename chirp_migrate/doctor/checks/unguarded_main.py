@@ -9,9 +9,10 @@ from chirp_migrate.doctor.recording import Recording
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Report trainings that failed before any worker began.
+    """Report failed trainings of scripts without a ``__main__`` guard, if no worker of the loader began.
 
-    Such trainings fail because importing the script starts workers again.
+    A worker imports the script, and the import starts the training again. So the worker cannot start, and the training
+    fails.
     """
     for loader in recording.loaders:
         has_begun = any(one.number in recording.worker_starts for one in recording.passes_of_loader(loader))

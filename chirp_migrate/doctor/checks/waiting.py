@@ -22,8 +22,8 @@ _MORE_WORKERS = (
 def check(recording: Recording) -> Iterator[Problem]:
     """Compare the time that the training waited for batches with the time of the whole epoch.
 
-    The check ignores trainings on synthetic samples, because reading such samples takes another time than reading the
-    user's samples.
+    The check ignores trainings on synthetic samples, because reading the user's samples may take much more or less
+    time.
     """
     if not recording.has_own_data:
         return

@@ -52,7 +52,7 @@ _TYPES_WITHOUT_CHILDREN = (
 def attributes_with_paths(root: Any, root_name: str = "dataset") -> Iterator[tuple[str, Any]]:
     """Yield (attribute path, object) for ``root`` and for the objects in ``root``, outermost first.
 
-    Each object occurs once. The function stops after 300 objects and 5 levels.
+    Each object occurs once. The function yields at most 300 objects, and follows at most 5 levels of nested objects.
     """
     seen = {id(root)}
     level = [(root_name, root)]

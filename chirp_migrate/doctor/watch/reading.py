@@ -44,7 +44,7 @@ _make_fetcher: Callable[..., Any] = dataloader._DatasetKind.create_fetcher
 
 
 class _End(msgspec.Struct, tag="end"):
-    """A line in a file of recordings, which shows that the iterable dataset ended in this process."""
+    """A line in a file of recordings: the iterable dataset ended in the process that wrote the file."""
 
 
 class _RunLine(FetcherPassRecord, tag="run"):
@@ -59,7 +59,7 @@ class RecordReceiver(NamedTuple):
     """The destination for the recording of one fetcher (PyTorch's object that reads batches).
 
     Attributes:
-        run: the recording of one loader pass by one process, which does not contain batches at first.
+        run: the recording of one iteration over a loader by one process; at first, this recording contains no batches.
         write: function that stores a part of the recording. The function gets ``run``, then each batch, and an
             :class:`_End` when an iterable dataset ends.
         every: distance between the samples that are hashed. With 1, all samples are hashed; with N > 1, every N-th
@@ -72,7 +72,7 @@ class RecordReceiver(NamedTuple):
 
 
 class _Fetcher:
-    """A wrapper of PyTorch's fetcher that records each batch."""
+    """A wrapper of PyTorch's fetcher (the object that reads batches) that records each batch."""
 
     def __init__(self, fetcher: Any, dataset: Any, sink: RecordReceiver) -> None:
         self._fetcher, self._dataset = fetcher, dataset
@@ -158,7 +158,7 @@ class RecordingWorkerLoop:
 
     Args:
         folder: path of the folder for the files with the recordings.
-        started_in: number of the loader pass that starts the worker.
+        started_in: number of the loader pass (iteration over a loader) that starts the worker.
         every: the values of ``hash_every`` (see :func:`.describe_batch`) for the first epoch of the worker, and for
             later epochs.
     """
@@ -186,7 +186,7 @@ class RecordingWorkerLoop:
 
 @contextmanager
 def record_fetchers(make_receiver: Callable[[Any], RecordReceiver | None]) -> Iterator[None]:
-    """Return a context in which this module wraps every fetcher that this process creates, and records its batches.
+    """Return a context that wraps each new fetcher (PyTorch's object that reads batches), and records its batches.
 
     Args:
         make_receiver: function that gets the dataset of a new fetcher and returns the destination of its recording. If
@@ -209,15 +209,15 @@ def record_fetchers(make_receiver: Callable[[Any], RecordReceiver | None]) -> It
         kind.create_fetcher = before
 
 
-def passes_with_new_workers(folder: Path) -> list[int]:
-    """Return the numbers of the loader passes in which at least one new worker process began."""
-    return sorted({int(path.name.partition("-")[0]) for path in folder.glob("*.jsonl")})
+def passes_with_new_workers(recordings_folder: Path) -> list[int]:
+    """Return the numbers of the iterations over loaders in which at least one new worker process began."""
+    return sorted({int(path.name.partition("-")[0]) for path in recordings_folder.glob("*.jsonl")})
 
 
-def read_fetcher_passes(folder: Path) -> list[FetcherPassRecord]:
-    """Return the recordings of all worker processes from the files in ``folder``, and remove these files."""
+def read_fetcher_passes(recordings_folder: Path) -> list[FetcherPassRecord]:
+    """Return the recordings of all worker processes from the files in ``recordings_folder``, and remove these files."""
     runs: list[FetcherPassRecord] = []
-    for path in sorted(folder.glob("*.jsonl")):
+    for path in sorted(recordings_folder.glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
             try:
                 record = msgspec.json.decode(line, type=_RunLine | _TaskLine | _End)

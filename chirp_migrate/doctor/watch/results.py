@@ -32,7 +32,7 @@ _QUICK_CALLS, _QUICK_S = 64, 1e-4
 _thread_local = threading.local()
 
 
-def functions_by_code(dataset: Any) -> dict[CodeType, FunctionType]:
+def functions_by_code_object(dataset: Any) -> dict[CodeType, FunctionType]:
     """Return a dictionary: code object → function with this code, for the functions and methods in a dataset.
 
     The result omits ``__getitem__`` of the outermost dataset, because its return values are the samples.
@@ -62,7 +62,7 @@ class FunctionResultRecorder:
 
     def __init__(self, dataset: Any, every: int) -> None:
         self._every = every
-        self._names = {code: one.__qualname__ for code, one in functions_by_code(dataset).items()}
+        self._names = {code: one.__qualname__ for code, one in functions_by_code_object(dataset).items()}
         self._calls: dict[CodeType, DatasetFunctionCalls] = {}
         self._begun: dict[CodeType, list[float]] = {}
         self._calls_of_batch: dict[str, DatasetFunctionCalls] = {}

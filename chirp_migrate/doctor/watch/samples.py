@@ -16,18 +16,19 @@ _MOST_COLUMNS = 256
 _LEAST_MOVED = 1 << 20
 
 
-def describe_batch(requested: Any, batch: Any, *, hash_every: int) -> BatchRecord:
+def describe_batch(requested_indices: Any, batch: Any, *, hash_every: int) -> BatchRecord:
     """Return the record of a batch, with hashes of its samples.
 
     Args:
-        requested: the indices of the samples, as the sampler yields them; a single index if the loader does not batch.
+        requested_indices: the indices of the samples, as the sampler yields them; a single index if the loader does not
+            batch.
         batch: the batch that the process read for these indices.
         hash_every: distance between the samples that are hashed. With 1, the function hashes all samples, and also sums
             their values, which is slow. With N > 1, the function hashes only the samples whose index is a multiple of
             N. With 0, the function hashes no samples.
     """
-    is_batch = isinstance(requested, (list, tuple))
-    indices = _whole_numbers(requested if is_batch else [requested])
+    is_batch = isinstance(requested_indices, (list, tuple))
+    indices = _whole_numbers(requested_indices if is_batch else [requested_indices])
     task = BatchRecord(indices=indices)
     chosen = [place for place, index in enumerate(indices) if index % hash_every == 0] if hash_every > 1 else []
     tensors = (

@@ -52,7 +52,7 @@ from chirp_migrate.doctor.watch.reading import (
     read_fetcher_passes,
     record_fetchers,
 )
-from chirp_migrate.doctor.watch.results import functions_by_code
+from chirp_migrate.doctor.watch.results import functions_by_code_object
 from chirp_migrate.doctor.watch.samples import (
     cpu_bytes_by_position,
     describe_batch,
@@ -84,17 +84,22 @@ _MEMORY_FACTOR = 2
 
 
 def record_training(
-    label: str, call: Callable[[], Any], tree: Path, folder: Path, seconds: float, recording: Recording
+    label: str,
+    training_call: Callable[[], Any],
+    tree: Path,
+    recordings_folder: Path,
+    time_limit_s: float,
+    recording: Recording,
 ) -> list[Any]:
     """Run a training call, and fill in ``recording`` even if the call raises an error.
 
     Args:
         label: short unique name of the training call, for the report.
-        call: function without parameters that runs the training.
+        training_call: function without parameters that runs the training.
         tree: absolute path of the folder with the user's code.
-        folder: folder for the files in which worker processes write their recordings.
-        seconds: time limit for the call in seconds. After about a fifth of this time, an iteration over a loader ends
-            early.
+        recordings_folder: folder for the files in which worker processes write their recordings.
+        time_limit_s: time limit for the call in seconds. An iteration over a loader usually ends early when it has
+            taken a fifth of this time.
         recording: the recording that this function fills with its results.
 
     Returns:
@@ -103,18 +108,19 @@ def record_training(
     Raises:
         Exception: the call raised this error.
     """
-    folder = Path(tempfile.mkdtemp(dir=folder))  # workers of a failed call may still write to its folder
-    watch = _TrainingWatch(recording, LineFinder(tree), folder, seconds)
+    # Each call has its own folder, because workers of a failed call may still write to their folder.
+    recordings_folder = Path(tempfile.mkdtemp(dir=recordings_folder))
+    watch = _TrainingWatch(recording, LineFinder(tree), recordings_folder, time_limit_s)
     recording.label, recording.cpus, recording.most_handles = label, usable_cpus(), _file_descriptor_limit()
     began = time.perf_counter()
     try:
         with watch.watching(), suppress(StopTraining):
-            call()
+            training_call()
     finally:
         recording.seconds = time.perf_counter() - began
         loaders = watch.end_workers()
-        recording.worker_starts = passes_with_new_workers(folder)
-        recording.runs += read_fetcher_passes(folder)
+        recording.worker_starts = passes_with_new_workers(recordings_folder)
+        recording.runs += read_fetcher_passes(recordings_folder)
     return loaders
 
 
@@ -265,7 +271,10 @@ class _TrainingWatch(Interception):
             raise StopTraining
 
     def _make_receiver(self, _dataset: Any) -> RecordReceiver | None:
-        """Return the destination for the recording of a new fetcher; None if no loader pass is beginning."""
+        """Return the destination for the recording of a new fetcher (PyTorch's object that reads batches).
+
+        The result is None if no iteration over a loader is beginning.
+        """
         if self._beginning_pass is None:
             return None
         self._is_fetched = True
@@ -306,7 +315,8 @@ class _TrainingWatch(Interception):
             held_bytes=count_tensor_bytes(dataset),
             objects=large_containers(dataset),
             functions={
-                one.__qualname__: self._places.line_of_definition(one) for one in functions_by_code(dataset).values()
+                one.__qualname__: self._places.line_of_definition(one)
+                for one in functions_by_code_object(dataset).values()
             },
         )
         if loader.num_workers:
@@ -320,7 +330,10 @@ class _TrainingWatch(Interception):
         return info
 
     def _place(self, loader: Any) -> CodeLine:
-        """Return the line that built the loader or, if this line is not known, iterates over the loader."""
+        """Return the line that built the loader.
+
+        If this line is not known, return the line that iterates over the loader.
+        """
         with suppress(TypeError, KeyError):
             return self._build_lines[loader]
         return self._places.line_of_caller()

@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import unquote
 
 from chirp_migrate.engine.checking import CheckReport
-from chirp_migrate.report.formats.sarif import check_sarif
+from chirp_migrate.report.formats.sarif import sarif_of_check
 
 
-def workflow_commands(check: CheckReport, *, verbose: bool = False) -> Iterator[str]:
+def workflow_commands(check_result: CheckReport, *, verbose: bool = False) -> Iterator[str]:
     """Yield a workflow command for each finding, and for each skipped file.
 
     Findings of rules that find bugs are warnings, and all other findings are notices. Skipped files are errors. Paths
@@ -21,15 +21,15 @@ def workflow_commands(check: CheckReport, *, verbose: bool = False) -> Iterator[
     text at which the code of the cell begins.
 
     Args:
-        check: the result of ``check``.
+        check_result: the result of ``check``.
         verbose: whether to include remarks and suggestions. These findings do not change the exit code.
 
     Raises:
         UsageProblem: a file changed during the check.
     """
-    (run,) = check_sarif(check)["runs"]
+    (run,) = sarif_of_check(check_result)["runs"]
     rules = run["tool"]["driver"]["rules"]
-    for findings in (check.work, check.remarks if verbose else ()):
+    for findings in (check_result.work, check_result.remarks if verbose else ()):
         statuses = {finding.status.value for finding in findings}
         for result in run["results"]:
             if result["properties"]["status"] in statuses:

@@ -32,7 +32,7 @@ _FINGERPRINT = "ruleAndLine/v1"
 _Json = dict[str, Any]
 
 
-def check_sarif(check: CheckReport) -> _Json:
+def sarif_of_check(check_result: CheckReport) -> _Json:
     """Return the SARIF document of all findings, except findings with the status ``FINE`` or ``UNCHANGED``.
 
     The excluded findings are correct code, and loaders for which the rewrite has no gain.
@@ -42,10 +42,10 @@ def check_sarif(check: CheckReport) -> _Json:
     Raises:
         UsageProblem: a file changed during the check.
     """
-    return _document(_Run(check).to_json())
+    return _document(_Run(check_result).to_json())
 
 
-def doctor_sarif(report: DoctorReport, root: Path) -> _Json:
+def sarif_of_doctor(report: DoctorReport, root: Path) -> _Json:
     """Return the SARIF document of the problems that ``doctor`` found in the project at ``root``."""
     prefix = root.relative_to(base_of_report_paths(root))
     checks = list(dict.fromkeys(problem.check for problem in report.problems))

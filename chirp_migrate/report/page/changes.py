@@ -1,4 +1,4 @@
-"""Collect the changes that the page shows: the runs with their files, hunks and changed lines."""
+"""Collect the changes that the page shows: the runs of ``apply`` with their files, hunks and changed lines."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class HunkDetails:
 
 @dataclass(frozen=True)
 class FileDetails:
-    """A file that a run wrote.
+    """A file that a run of ``apply`` wrote.
 
     Attributes:
         path: POSIX path relative to the project.
@@ -230,7 +230,7 @@ def _link_name(path: str, run: int, part: str = "") -> str:
     return ":".join(one for one in (plain, f"run{run}" if run != 1 else "", part) if one)
 
 
-def group_by_file(
+def group_findings_by_file(
     findings: Iterable[FindingDetails],
 ) -> Iterator[tuple[str, list[tuple[str, list[list[FindingDetails]]]]]]:
     """Yield (title, files) for each kind of findings that were not rewritten.

@@ -42,20 +42,21 @@ class Plot:
     svg: Markup
 
 
-def time_bars(seconds: Mapping[str, Sequence[float]], longest: float) -> Markup:
-    """Draw a bar of the median time for each version of one entry point, with a line from shortest to longest time.
+def time_bars(seconds_by_version: Mapping[str, Sequence[float]], axis_seconds: float) -> Markup:
+    """Draw a bar of the median training time for each version, with a line from shortest to longest time.
 
     Args:
-        seconds: the seconds of every round, by version.
-        longest: length of the x axis in seconds. Bars that users compare must have the same axis.
+        seconds_by_version: the measured seconds of one entry point (training function or script), by version.
+        axis_seconds: length of the x axis in seconds. Bars that users compare must have the same axis.
     """
     shapes = []
-    sides = [side for side in SIDES if seconds.get(side)]
+    sides = [side for side in SIDES if seconds_by_version.get(side)]
     for number, side in enumerate(sides):
-        middle, least, most = statistics.median(seconds[side]), min(seconds[side]), max(seconds[side])
+        seconds = seconds_by_version[side]
+        middle, least, most = statistics.median(seconds), min(seconds), max(seconds)
         y = number * (_BAR + _GAP)
         half = y + _BAR / 2
-        scaled = [f"{100 * value / longest:.2f}" for value in (middle, least, most)]
+        scaled = [f"{100 * value / axis_seconds:.2f}" for value in (middle, least, most)]
         shapes.append(f'<rect class="bar {side}" x="0" y="{y}" width="{scaled[0]}" height="{_BAR}"/>')
         shapes.append(f'<line class="range" x1="{scaled[1]}" x2="{scaled[2]}" y1="{half}" y2="{half}"/>')
     height = len(sides) * (_BAR + _GAP) - _GAP

@@ -16,7 +16,7 @@ from chirp_migrate.console.text import as_sentence, format_time, format_value, p
 from chirp_migrate.doctor.report import problem_summary
 from chirp_migrate.plans.plan import FindingStatus, Safety
 from chirp_migrate.report.contents import RunDetails
-from chirp_migrate.report.page.changes import FindingDetails, PageContents, group_by_file
+from chirp_migrate.report.page.changes import FindingDetails, PageContents, group_findings_by_file
 from chirp_migrate.report.page.charts import SIDES, batch_wait_plots, time_bars
 from chirp_migrate.report.page.code import (
     LARGEST_INDENT,
@@ -267,7 +267,7 @@ def _statuses_with_texts(ledger: LoaderLedger) -> list[tuple[FindingStatus, str]
 def _group_reports(contents: PageContents) -> Iterator[tuple[str, list[tuple[str, list[list[FindingDetails]]]]]]:
     for run in contents.runs:
         which = f" (run {run.run.number})" if len(contents.runs) > 1 else ""
-        for title, by_file in group_by_file(run.reported):
+        for title, by_file in group_findings_by_file(run.reported):
             yield title + which, by_file
 
 

@@ -53,7 +53,7 @@ _NOTHING_FOUND = (
 )
 
 
-def totals_line(plan: Plan) -> str:
+def change_totals_line(plan: Plan) -> str:
     """Return one line with the number of files and lines that a plan changes."""
     return (
         f"{_count_files(plan.files, ' to rewrite', ' to add')} Nothing was written."
@@ -92,7 +92,7 @@ def show_planned_changes(plan: Plan, screen: Screen) -> None:
     _show_files(plan.files, plan.findings, screen)
     show_unrewritten_findings(plan, (), screen)
     screen.line()
-    screen.text(totals_line(plan))
+    screen.text(change_totals_line(plan))
     show_notes(plan, screen)
     show_loader_counts(plan, (), screen, planned=True)
 
@@ -132,7 +132,7 @@ def show_applied_changes(
 
 
 def show_written_files(plan: Plan, files: Sequence[FilePlan], unwritten: Sequence[SkippedFile], screen: Screen) -> None:
-    """Print the files that a run wrote and the findings that were not rewritten, with line numbers after the changes.
+    """Print the files that ``apply`` wrote, and the findings that it did not rewrite, with their new line numbers.
 
     Args:
         plan: the plan of the run.
@@ -277,7 +277,7 @@ def show_loader_counts(
     screen: Screen,
     *,
     planned: bool = False,
-    listed: str = "",
+    list_reference: str = "",
 ) -> None:
     """Print the number of loaders with each outcome. With ``-v``, also print counts of the findings of other rules.
 
@@ -286,10 +286,11 @@ def show_loader_counts(
         unwritten: files that could not be written.
         screen: the terminal.
         planned: True if the plan is not applied yet, so that the words describe the future.
-        listed: text that refers to the list of loaders that are not rewritten, such as " (listed after the diff)".
+        list_reference: text that refers to the list of loaders that are not rewritten, such as " (listed after the
+            diff)".
     """
     ledger = LoaderLedger.of(plan, unwritten)
-    for sentence in ledger_sentences(ledger, planned=planned, listed=listed):
+    for sentence in ledger_sentences(ledger, planned=planned, list_reference=list_reference):
         screen.text(sentence, hang=2)
     in_tests = loaders_in_tests_line(plan)
     if in_tests:
@@ -351,4 +352,4 @@ def _rule_or_gain(same: Sequence[Finding]) -> str:
 def _list_places(findings: Sequence[Finding], most: int) -> str:
     """Return the line numbers of findings, such as ``3, 9``, or ``3, 9, 7 more`` for more than ``most`` findings."""
     # Join with ", " and without "and", so that the table fits 80 columns.
-    return shorten_list(dict.fromkeys(finding.place for finding in findings), most, joint=", ")
+    return shorten_list(dict.fromkeys(finding.place for finding in findings), most, rest_intro=", ")

@@ -65,9 +65,9 @@ def _time_facts(report: VerifyReport, ratio: Ratio) -> Iterator[tuple[str, str]]
 
 
 def _own_run_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
-    """Yield epoch time, start-up time and saving of one entry point: the entry point whose own run takes longest.
+    """Yield epoch time, start-up time and saving of the entry point whose full training takes longest.
 
-    An own run is a training with the user's numbers of epochs and folds.
+    The full training has the user's numbers of epochs and folds.
     """
     timed = [(label, own) for label, own in report.own_runs.items() if own.epochs and label in report.ratios]
     if not timed:

@@ -126,7 +126,7 @@ def _show_targets(verdict: VerifyReport, screen: Screen) -> None:
 
 
 def _show_differences(verdict: VerifyReport, screen: Screen) -> None:
-    """Print the differences between the trainings, and how augmented entry points were compared."""
+    """Print the differences between the trainings, and how trainings with augmentation were compared."""
     if verdict.differences:
         screen.heading("Differences between the trainings")
     for difference in verdict.differences:
@@ -205,7 +205,7 @@ def _before_and_after(before: str, after: str) -> str:
 
 
 def _last_losses(passes: Sequence[LoaderPassTrace]) -> str:
-    """Return the mean losses of the last training pass and validation pass, such as ``0.3100 / 0.4200``."""
+    """Return the mean losses of the last training epoch and the last validation, such as ``0.3100 / 0.4200``."""
     texts = []
     for role in ("train", "validation"):
         means = [loss for record in passes if record.role == role and (loss := record.mean_loss()) is not None]

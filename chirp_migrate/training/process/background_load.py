@@ -92,7 +92,7 @@ def _own_cpus() -> frozenset[int]:
 
 
 def _busy_s(cpus: frozenset[int]) -> float | None:
-    """Return the busy seconds of all ``cpus`` together since the system started; None if the system does not count."""
+    """Return the busy seconds of all ``cpus`` together since the system started; None if they cannot be read."""
     try:
         counted = psutil.cpu_times(percpu=True)
     except OSError:

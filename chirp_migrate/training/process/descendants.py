@@ -20,26 +20,27 @@ MARKER = "CHIRP_MIGRATE_RUN"
 _ROUNDS = 50
 
 
-def kill_processes(mark: str, child: int | None = None, *, child_exists: bool = False) -> None:
-    """Kill all processes with ``mark`` in their environment, all their descendants, and the process group of ``child``.
+def kill_processes(environment_mark: str, child_pid: int | None = None, *, child_exists: bool = False) -> None:
+    """Kill all processes with a mark in their environment, all their descendants, and the process group of a child.
 
     The function also kills processes that start while it runs.
 
     Args:
-        mark: value of :data:`MARKER` in the environment of the processes.
-        child: process ID of a child process, which is also the ID of its process group; None without a child process.
-        child_exists: whether ``child`` is still the ID of the child process. If False, the system may have given the ID
-            to another process.
+        environment_mark: value that the environment variable :data:`MARKER` has in the processes to kill.
+        child_pid: process ID of a child process, which is also the ID of its process group; None without a child
+            process.
+        child_exists: whether ``child_pid`` is still the ID of the child process. If False, the system may have given
+            the ID to another process.
     """
     for _ in range(_ROUNDS):
-        left = {one.pid: one for one in psutil.process_iter() if _is_running_with_mark(one, mark)}
-        for root in [*left, *([child] if child is not None and child_exists else [])]:
+        left = {one.pid: one for one in psutil.process_iter() if _is_running_with_mark(one, environment_mark)}
+        for root in [*left, *([child_pid] if child_pid is not None and child_exists else [])]:
             with suppress(psutil.Error):  # the process has ended
                 left |= {one.pid: one for one in psutil.Process(root).children(recursive=True) if _is_running(one)}
-        if child is not None and hasattr(os, "killpg"):
+        if child_pid is not None and hasattr(os, "killpg"):
             # ProcessLookupError: the group is empty. PermissionError: on macOS, the group contains only zombies.
             with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child, signal.SIGKILL)
+                os.killpg(child_pid, signal.SIGKILL)
         for process in left.values():
             with suppress(psutil.Error):
                 process.kill()
@@ -91,7 +92,7 @@ def run_on_one_cpu(pid: int, cpu: int | None) -> Iterator[None]:
     """Return a context in which the process ``pid`` runs only on ``cpu``; with None, the context does nothing.
 
     Without this context, a process continues on the CPU where it last ran, and some CPUs are busier than others. If two
-    processes take turns, both processes must begin on the same CPU, so that their times can be compared.
+    processes take turns, both processes must begin their turns on the same CPU, so that their times can be compared.
     """
     process, usual = psutil.Process(), None
     if cpu is not None:

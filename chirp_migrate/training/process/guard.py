@@ -34,19 +34,19 @@ def temporary_folder(prefix: str) -> Iterator[Path]:
 
 
 @contextmanager
-def clean_up_if_killed(mark: str, folder: Path) -> Iterator[None]:
-    """Return a context in which the guard ends processes and removes a folder if this process is killed.
+def clean_up_if_killed(environment_mark: str, folder: Path) -> Iterator[None]:
+    """Return a context in which a guard process ends processes and removes a folder if this process is killed.
 
     If this process reaches the end of the context, the guard does nothing. So the caller must end the processes before
     the end of the context, and remove the folder afterwards.
 
     Args:
-        mark: value of the environment variable :data:`.MARKER` in the processes to end; an empty string for no
-            processes.
+        environment_mark: value of the environment variable :data:`.MARKER` in the processes to end; an empty string for
+            no processes.
         folder: folder to remove if this process is killed.
     """
     guard = subprocess.Popen(
-        [sys.executable, "-m", __name__, mark, str(folder)],
+        [sys.executable, "-m", __name__, environment_mark, str(folder)],
         cwd=PACKAGE_ROOT,
         env={name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"},
         stdin=subprocess.PIPE,

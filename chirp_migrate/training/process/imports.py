@@ -156,18 +156,20 @@ def _import_module(place: str) -> Any:
     return importlib.import_module(path.stem)
 
 
-def advice_on_missing_module(log: str) -> str | None:
+def advice_on_missing_module(printed_lines: str) -> str | None:
     """Return a sentence on how to install the module whose absence made a program fail; None if no module is missing.
 
     Args:
-        log: the last lines that the program printed, with the traceback.
+        printed_lines: the last lines that the program printed, with the traceback.
     """
-    missing = list(_MISSING.finditer(log))
+    missing = list(_MISSING.finditer(printed_lines))
     if not missing:
         return None
     name = missing[-1].group(1)
     top = name.partition(".")[0]
-    places = [place for place in _PLACE.finditer(log, 0, missing[-1].start()) if "importlib" not in place.group(1)]
+    places = [
+        place for place in _PLACE.finditer(printed_lines, 0, missing[-1].start()) if "importlib" not in place.group(1)
+    ]
     where = ""
     if places:
         file, line = places[-1].groups()

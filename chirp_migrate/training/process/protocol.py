@@ -10,7 +10,7 @@ from chirp_migrate.console.progress import ProgressStep
 
 
 class ReadyMessage(msgspec.Struct, tag="ready", frozen=True):
-    """Message: the child waits for its next turn.
+    """Message: the child waits until the parent starts its next turn, such as the next epoch.
 
     Attributes:
         cpu_s: seconds of CPU time that the child and its own ended child processes have used.

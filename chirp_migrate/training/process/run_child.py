@@ -161,12 +161,12 @@ class Child(Generic[_T]):
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether the child waits for its next turn."""
+        """Return whether the child waits until :meth:`give_turn` starts its next turn."""
         return self._waits
 
     @property
     def is_busy(self) -> bool:
-        """Return whether the child is working, which means that it neither waits for a turn nor has ended."""
+        """Return whether the child is working: it has not ended, and does not wait for :meth:`give_turn`."""
         return not (self._waits or self._ended)
 
     @property
@@ -181,7 +181,7 @@ class Child(Generic[_T]):
         return self._output.text().replace(f"{self.request.tree}{os.sep}", "")
 
     def wait_until_ready(self) -> None:
-        """Wait until the child is ready for its next turn, or has ended.
+        """Wait until the child waits for the next call of :meth:`give_turn`, or has ended.
 
         Raises:
             WorkloadFailed: the child took longer than its time limit.
@@ -215,7 +215,7 @@ class Child(Generic[_T]):
                 self.cpu_s = 0.0
 
     def give_turn(self, within_s: float | None = None, cpu: int | None = None) -> None:
-        """Let the child run its next turn.
+        """Let the child continue until it waits for the next call of this method; such a part of the work is a turn.
 
         Args:
             within_s: new time limit for all remaining work of the child, in seconds; None to keep the present time
@@ -235,7 +235,7 @@ class Child(Generic[_T]):
             self._send(b"go")
 
     def suspend(self) -> None:
-        """Suspend the child and all its processes until its next turn, so that these processes use no CPU time.
+        """Suspend the child and all its processes until :meth:`give_turn`, so that these processes use no CPU time.
 
         If the child does not wait for a turn, the method does nothing.
         """
@@ -295,7 +295,11 @@ class Child(Generic[_T]):
             late.cancel()
 
     def _kill_late(self) -> None:
-        """Kill the child at its time limit. If the last message is complete, the next wait then names the limit."""
+        """Kill the child at its time limit, while this process reads a message of the child.
+
+        If the message is incomplete, reading raises an error that names the time limit. If the message is complete, the
+        wait for the next message raises this error.
+        """
         self._killed_late = True
         kill_processes(self._mark, self._process.pid, child_exists=True)
 
@@ -343,9 +347,10 @@ class Child(Generic[_T]):
 
 
 class _Output:
-    """The output of a process. A thread reads the output and keeps the last 64 KiB, so that the process never waits.
+    """The output of a process, of which the object keeps the last 64 KiB.
 
-    Use the object as a context manager, and leave the context after the process has ended.
+    A thread reads the output at once, because the process would have to wait if the pipe were full. Use the object as a
+    context manager, and leave the context after the process has ended.
     """
 
     def __init__(self, pipe: IO[bytes]) -> None:

@@ -27,7 +27,8 @@ class Interception:
     that calls ``next`` for the original iterator must run in the context :meth:`inside`.
 
     Args:
-        make: function that returns the iterator to use; see :data:`MakeIterator`.
+        make: function that gets the loader and a function that creates the original iterator, and returns the iterator
+            to use (see :data:`MakeIterator`).
         base: class whose iteration is intercepted, including all its subclasses; by default ``DataLoader``.
     """
 

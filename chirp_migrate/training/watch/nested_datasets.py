@@ -31,7 +31,7 @@ class NestedDataset:
     maps: tuple[Any, ...] = ()
 
     def index(self, index: int) -> int:
-        """Convert an index of the loader to the index of the same sample in this dataset."""
+        """Convert an index from the loader's sampler to the index of the same sample in this dataset."""
         for indices in self.maps:
             index = as_int(indices[index])
         return index

@@ -34,20 +34,22 @@ def tensor_hash(tensor: torch.Tensor) -> str:
 
 
 def add_tensor_to_hash(hash_state: Any, tensor: torch.Tensor) -> None:
-    """Add dtype, shape and bytes of ``tensor`` to ``hash_state``, a :data:`Hash`."""
+    """Add dtype, shape and bytes of ``tensor`` to ``hash_state``, a hash object of ``xxhash``."""
     array = tensor.detach().cpu().contiguous()
     hash_state.update(f"{array.dtype}{tuple(array.shape)}".encode())
     hash_state.update(array.reshape(-1).view(torch.uint8).numpy().data)
 
 
-def leaves_by_position(value: Any, place: str = "") -> dict[str, Any]:
+def leaves_by_position(value: Any, position: str = "") -> dict[str, Any]:
     """Return a dictionary: position in a batch, such as ``[0]['x']`` → the tensor, number or other value there."""
     if is_dataclass(value) and not isinstance(value, (Mapping, type)):
         value = {field.name: getattr(value, field.name) for field in fields(value)}
     if not isinstance(value, (Mapping, list, tuple)):
-        return {place: _tensor(value) if isinstance(value, np.ndarray) else value}
+        return {position: _tensor(value) if isinstance(value, np.ndarray) else value}
     items: Iterable[tuple[Any, Any]] = value.items() if isinstance(value, Mapping) else enumerate(value)
-    return {inner: leaf for key, item in items for inner, leaf in leaves_by_position(item, f"{place}[{key!r}]").items()}
+    return {
+        inner: leaf for key, item in items for inner, leaf in leaves_by_position(item, f"{position}[{key!r}]").items()
+    }
 
 
 def tensors_in_batch(batch: Any) -> list[torch.Tensor]:
@@ -55,7 +57,9 @@ def tensors_in_batch(batch: Any) -> list[torch.Tensor]:
     return [leaf for leaf in leaves_by_position(batch).values() if isinstance(leaf, torch.Tensor)]
 
 
-def has_random_samples(dataset: Any, collate: Callable[[list[Any]], Any], longest_s: float = math.inf) -> bool | None:
+def has_random_samples(
+    dataset: Any, collate: Callable[[list[Any]], Any], time_limit_s: float = math.inf
+) -> bool | None:
     """Return whether reading a sample again returns other values; None if samples cannot be read by index.
 
     The function reads up to three samples, each of them six times. This is enough: for an augmentation with two stages
@@ -65,10 +69,10 @@ def has_random_samples(dataset: Any, collate: Callable[[list[Any]], Any], longes
     Args:
         dataset: a dataset that is not empty.
         collate: function that combines a list of samples into a batch, such as the ``collate_fn`` of the loader.
-        longest_s: time limit in seconds. If the samples read within this time are equal, the result is False. A single
-            slow sample may exceed the limit. The default is no limit.
+        time_limit_s: time limit in seconds. If all reads of a sample within this time return equal values, the result
+            is False. A single slow sample may exceed the limit. The default is no limit.
     """
-    until = time.monotonic() + longest_s
+    until = time.monotonic() + time_limit_s
     for index in range(min(_FETCHED_SAMPLES, len(dataset))):
         seen = set()
         for _ in range(_FETCHES):

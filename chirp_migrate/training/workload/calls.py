@@ -52,8 +52,8 @@ def data_for_entry_points(entry_points: tuple[EntryPoint, ...], sizes: WorkloadS
 def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
     """Return a function without parameters that runs the entry point ``entry``.
 
-    A training function gets arguments with which the training standardises its samples and never stops early.
-    Otherwise, one version could train for fewer epochs than the other version.
+    A training function gets arguments with which the training standardises its samples and never stops early. With
+    early stopping, one version could train for fewer epochs than the other version.
 
     Args:
         entry: the entry point (a training function, a call of the workload function, or a script).

@@ -1,4 +1,4 @@
-"""Select entry points with ``-k EXPRESSION``, as in pytest, and describe entry points for ``--list``."""
+"""Select training functions with ``-k EXPRESSION``, as in pytest, and describe them for ``--list``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,9 @@ def _matches_expression(node: ast.expr, name: str) -> bool:
 
 
 def select_entry_points(discovery: DiscoveredEntryPoints, expression: str | None) -> DiscoveredEntryPoints:
-    """Return the entry points whose labels match the expression; all entry points if ``expression`` is None.
+    """Return the entry points (training functions or scripts) whose labels match the expression.
+
+    If ``expression`` is None, the result contains all entry points.
 
     Raises:
         UsageProblem: no label matches.
@@ -70,8 +72,11 @@ def select_entry_points(discovery: DiscoveredEntryPoints, expression: str | None
     return replace(discovery, entry_points=entries)
 
 
-def entry_point_source(entry: EntryPoint, model: str, sizes: WorkloadSizes) -> str:
-    """Return the call of an entry point as Python code, or as a command line. ``--list`` prints this text."""
+def entry_point_call_text(entry: EntryPoint, model: str, sizes: WorkloadSizes) -> str:
+    """Return the call of an entry point (training function or script) as Python code, or as a command line.
+
+    ``--list`` prints this text.
+    """
     if entry.source is TrainingSource.SCRIPT:
         return " ".join(entry.script)
     if entry.source is TrainingSource.HOOK:

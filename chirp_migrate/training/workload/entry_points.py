@@ -103,7 +103,7 @@ class WorkloadSizes:
 
 
 @dataclass(frozen=True)
-class OwnRun:
+class FullTrainingLength:
     """The length of the full training that the user would run. The numbers are defaults in the project's source.
 
     Attributes:
@@ -130,12 +130,13 @@ class EntryPoint:
         module: import name of the function's module, such as ``utils.training_engine``; an empty string if no function
             in the project's source starts the training.
         name: name of the function or method, such as ``TrainingEngine.run_cross_validation``. For a workload function,
-            the name of a training call in its return value. For a script, the file name.
+            the value is the name of a training call that the workload function returns. For a script, the value is the
+            name of the script or module.
         parameters: names of the parameters of the function or method, without ``self``; an empty tuple for other entry
             points.
         hook: reference to the user's workload function, in the form ``package.module:function`` or
-            ``path.py:function``. The workload function returns training calls. An empty string without a workload
-            function.
+            ``path.py:function``. The workload function returns training calls. The value is an empty string if there is
+            no workload function.
         script: command line of a Python script, as a tuple of words; an empty tuple without a script.
         own: length of the full training that the user would run.
     """
@@ -145,7 +146,7 @@ class EntryPoint:
     parameters: tuple[str, ...] = ()
     hook: str = ""
     script: tuple[str, ...] = ()
-    own: OwnRun = OwnRun()
+    own: FullTrainingLength = FullTrainingLength()
 
     @property
     def source(self) -> TrainingSource:
@@ -233,7 +234,7 @@ def training_function_arguments(sizes: WorkloadSizes) -> dict[str, Any]:
 
 
 def has_entry_point_modules(root: Path) -> bool:
-    """Return whether a project has one of the modules :data:`TRAINING_MODULES`, which may contain entry points."""
+    """Return whether a project has a module that may contain training functions (one of :data:`TRAINING_MODULES`)."""
     return any((root / "utils" / f"{module}.py").is_file() for module in TRAINING_MODULES)
 
 
@@ -256,8 +257,10 @@ def find_entry_points(root: Path, model: str | None = None, command: str = "veri
     entry_points: dict[str, EntryPoint] = {}
     left_out: list[str] = []
     trees = [tree for module in TRAINING_MODULES if (tree := _parse(utils / f"{module}.py")) is not None]
-    usual = OwnRun(
-        _first_integer_set(trees, _EPOCHS) or OwnRun.epochs, _first_integer_set(trees, _FOLDS_NAMED) or 1, False
+    usual = FullTrainingLength(
+        _first_integer_set(trees, _EPOCHS) or FullTrainingLength.epochs,
+        _first_integer_set(trees, _FOLDS_NAMED) or 1,
+        False,
     )
     for module in TRAINING_MODULES:
         for entry in _entry_points_of_module(utils, module, usual):
@@ -288,7 +291,7 @@ def _advice_without_training(root: Path, command: str) -> str:
 
 
 def _is_script(path: Path) -> bool:
-    """Return whether the top level of a file has a statement such as ``if __name__ == "__main__":``."""
+    """Return whether the top level of a file has an ``if`` statement that tests ``__name__``, as scripts have."""
     tree = _parse(path)
     return tree is not None and any(
         isinstance(one, ast.If)
@@ -306,8 +309,8 @@ def _parse(path: Path) -> ast.Module | None:
         return None
 
 
-def _entry_points_of_module(utils: Path, name: str, usual: OwnRun) -> Iterator[EntryPoint | str]:
-    """Yield the entry points of a module, and a sentence for each function that is no entry point but looks like one.
+def _entry_points_of_module(utils: Path, name: str, usual: FullTrainingLength) -> Iterator[EntryPoint | str]:
+    """Yield the training functions of a module, and a sentence for each function that only looks like one.
 
     Args:
         utils: folder ``utils/`` of the project.
@@ -330,13 +333,13 @@ def _entry_points_of_module(utils: Path, name: str, usual: OwnRun) -> Iterator[E
                 yield f"{module}.{node.name}: it does not have the parameters of a training function"
 
 
-def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: OwnRun) -> OwnRun:
+def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: FullTrainingLength) -> FullTrainingLength:
     """Return the length of the user's full training, from the function's defaults or else from ``usual``."""
     epochs = _first_integer_set([function], _EPOCHS) or usual.epochs
     folds = _first_integer_set([function], _FOLDS_NAMED)
     if folds is None:
         folds = usual.folds if "fold_indices" in parameters else 1
-    return OwnRun(epochs, folds, False)
+    return FullTrainingLength(epochs, folds, False)
 
 
 def _first_integer_set(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
@@ -357,7 +360,7 @@ def _first_integer_set(within: Iterable[ast.AST], names: Sequence[str]) -> int |
     return None
 
 
-def _entry_points_of_engine(module: str, engine: ast.ClassDef, usual: OwnRun) -> Iterator[EntryPoint | str]:
+def _entry_points_of_engine(module: str, engine: ast.ClassDef, usual: FullTrainingLength) -> Iterator[EntryPoint | str]:
     methods = {node.name: _parameters(node)[1:] for node in engine.body if isinstance(node, ast.FunctionDef)}
     if not set(methods.get("__init__", ())) >= _ENGINE_INIT:
         yield f"{module}.TrainingEngine: its constructor does not take (model_class, num_classes, config)"

@@ -45,7 +45,7 @@ def workload_file_candidates(reference: str) -> tuple[str, ...]:
 
 
 def training_call_names(reference: str, sizes: WorkloadSizes) -> list[str]:
-    """Call the workload function, and return the names of its training calls in the order in which they run.
+    """Call the user's workload function, and return the names of its training calls in the order in which they run.
 
     Raises:
         NoSuchObject: the workload function does not exist.
@@ -55,7 +55,7 @@ def training_call_names(reference: str, sizes: WorkloadSizes) -> list[str]:
 
 
 def make_training_call(reference: str, name: str, sizes: WorkloadSizes) -> Callable[[], Any]:
-    """Call the workload function, and return its training call ``name``.
+    """Call the user's workload function, and return the training call ``name`` from its result.
 
     Raises:
         NoSuchObject: the workload function does not exist.

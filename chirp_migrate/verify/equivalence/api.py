@@ -67,16 +67,17 @@ def _compared_modules(root: Path) -> Iterator[tuple[str, Path]]:
                 yield ".".join(parts), path
 
 
-def read_public_signatures(names: dict[str, list[str]]) -> Api:
+def read_public_signatures(names_by_module: dict[str, list[str]]) -> Api:
     """Import modules of a project, and return the signatures of their public names.
 
     The function imports only modules of ``utils/``. For a module outside ``utils/``, the result contains signatures
     only if the training has already imported the module. Otherwise, the result only shows whether the module exists.
 
     Args:
-        names: dictionary, import name of a module → the public names in this module whose signatures are read.
+        names_by_module: dictionary, import name of a module → the public names in this module whose signatures are
+            read.
     """
-    return {module: _read_signatures(module, wanted) for module, wanted in names.items()}
+    return {module: _read_signatures(module, wanted) for module, wanted in names_by_module.items()}
 
 
 def _read_signatures(name: str, wanted: list[str]) -> dict[str, Signature | str]:

@@ -62,7 +62,7 @@ _EQUAL_CHANGES = 0.05
 
 
 def sample_statistics(batch: torch.Tensor) -> list[list[float]]:
-    """Return the values of :data:`STATISTICS`, one row for each sample of a batch of shape (B, ..., F, T)."""
+    """Return the values of the statistics :data:`STATISTICS`: one row for each sample of a batch (B, ..., F, T)."""
     x = _as_images(batch)
     pixels = (1, 2, 3)
     constant_frames = (x.amax(dim=2) == x.amin(dim=2)).float().mean(dim=(1, 2))
@@ -88,7 +88,8 @@ class VisibleAugmentation:
         masked: one bit for each time frame, followed by one bit for each frequency bin. The bit is 1 if augmentation
             masked the frame or bin. Without masks, the value is ``b""``.
         changes: float32 array of up to 4,095 values. Each value is the difference between the augmented sample and the
-            same sample without augmentation at one position. None if the sample without augmentation cannot be read.
+            same sample without augmentation at one position. The value is None if the sample without augmentation
+            cannot be read.
         noisy: whether augmentation changed more than half of the values of the sample.
         small: size of a small change, which is the 10 % quantile of the absolute values of all changes that are not 0.
             The comparison with another sample ignores differences that are far smaller than this size.
@@ -143,7 +144,8 @@ def compare_with_unaugmented(
     """Compare a batch with the same batch without augmentation. Both batches have the shape (B, ..., F, T).
 
     Returns:
-        Two lists with one element for each sample: the values of :data:`PAIRED`, and the visible augmentation.
+        Two lists with one element for each sample: the values of the statistics :data:`PAIRED`, and the visible
+        augmentation (masks and noise).
     """
     x, before = _as_images(batch), _as_images(unaugmented)
     changed = (x != before).flatten(1).sum(dim=1) / x[0].numel()
@@ -183,7 +185,9 @@ def find_masks(batch: torch.Tensor) -> list[VisibleAugmentation]:
 def count_equally_augmented_pairs(
     batches: Sequence[Sequence[LoadedSample]], previous_batches: Sequence[Sequence[LoadedSample]] | None
 ) -> dict[str, tuple[int, int]]:
-    """Count the pairs of augmented samples for each relation, and the pairs that used the same random numbers.
+    """Count the pairs of augmented samples for each relation, such as being neighbours in a batch.
+
+    The function also counts those of these pairs whose augmentation used the same random numbers.
 
     Args:
         batches: the augmented samples of one iteration over a loader, one list for each batch.
@@ -209,17 +213,17 @@ def count_equally_augmented_pairs(
     return found
 
 
-def fisher_p_value(count: int, total: int, count_after: int, total_after: int) -> float:
+def fisher_p_value(count_before: int, total_before: int, count_after: int, total_after: int) -> float:
     """Return the p-value of Fisher's exact test of whether a share has increased.
 
-    The shares are ``count / total`` before and ``count_after / total_after`` after the migration. If one of the totals
-    is 0, the result is 1.0.
+    The shares are ``count_before / total_before`` before and ``count_after / total_after`` after the migration. If one
+    of the totals is 0, the result is 1.0.
     """
-    if not total or not total_after:
+    if not total_before or not total_after:
         return 1.0
     from scipy.stats import fisher_exact
 
-    table = [[count_after, total_after - count_after], [count, total - count]]
+    table = [[count_after, total_after - count_after], [count_before, total_before - count_before]]
     return float(fisher_exact(table, alternative="greater").pvalue)
 
 

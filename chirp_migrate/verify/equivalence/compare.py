@@ -14,7 +14,7 @@ from chirp_migrate.verify.equivalence.augmentation_statistics import PAIRED, REL
 from chirp_migrate.verify.equivalence.first_difference import (
     decode_sample_values,
     find_lost_seed_dependence,
-    first_pass_differences,
+    first_differences_between_passes,
 )
 from chirp_migrate.verify.spec import EntryPointRecord, LoaderPassTrace
 from chirp_migrate.verify.verify_report import TrainingDifference
@@ -30,9 +30,10 @@ class Equivalence:
     Attributes:
         found: the differences; an empty list if ``verify`` finds no difference between the trainings of both versions.
         notes: sentences on values that were not compared, and on problems that both versions have.
-        smallest_p: dictionary, entry point → smallest p-value of its statistical tests, after Holm's correction.
-        detectable_changes: dictionary, entry point → a change of a probability, 0 to 1. In 9 of 10 verifications, each
-            two-sample test of the entry point finds a change of this size.
+        smallest_p: dictionary, label of an entry point (a training function or script) → smallest p-value of its
+            statistical tests, after Holm's correction.
+        detectable_changes: dictionary, entry point → a distance between two distribution functions, 0 to 1. In 9 of 10
+            verifications, each two-sample test of the entry point finds a change of the distribution by this distance.
         unrepeatable: entry points whose losses or batches differ even between two runs of the version before the
             migration.
     """
@@ -78,30 +79,34 @@ class _StatisticalTest:
     samples: tuple[int, int] | None = None
 
 
-def compare_traces(
+def compare_recorded_passes(
     before: Mapping[str, EntryPointRecord],
     after: Mapping[str, EntryPointRecord],
-    again: Mapping[str, EntryPointRecord] | None = None,
+    second_runs: Mapping[str, EntryPointRecord] | None = None,
 ) -> Equivalence:
-    """Compare the recorded iterations over loaders before and after the migration, one entry point after the other.
+    """Compare the recorded iterations over loaders before and after the migration.
+
+    The function compares one entry point (training function or script) after the other.
 
     Args:
         before: dictionary, label of the entry point → its recorded run before the migration.
         after: dictionary, label of the entry point → its recorded run after the migration.
-        again: dictionary, label of the entry point → its second recorded run before the migration; None without second
-            runs. On a GPU, two runs of the same training may differ. If losses or batches differ between the first and
-            the second run, the function compares only the distributions of these values in both versions.
+        second_runs: dictionary, label of the entry point → its second recorded run before the migration; None without
+            second runs. On a GPU, two runs of the same training may differ. If losses or batches differ between the
+            first and the second run, the function compares only the distributions of these values in both versions.
     """
     result = Equivalence()
     tests: list[_StatisticalTest] = []
     for label, old in before.items():
         new = after[label]
         varying = (
-            set() if again is None else {name for name, _ in first_pass_differences(old.traces, again[label].traces)}
+            set()
+            if second_runs is None
+            else {name for name, _ in first_differences_between_passes(old.traces, second_runs[label].traces)}
         )
         if varying and varying <= _VALUES:
             values = varying != {"losses-differ"}
-            differences = first_pass_differences(
+            differences = first_differences_between_passes(
                 *([_without_values(trace, values) for trace in of.traces] for of in (old, new))
             )
             tests += _value_tests(label, old.traces, new.traces, values)
@@ -110,8 +115,10 @@ def compare_traces(
             differ = "also differ between two runs before the migration"
             result.notes.append(f"{label}: {what} {differ}, so their distributions are compared")
         else:
-            differences = first_pass_differences(old.traces, new.traces)
-            if again is not None and [one.losses for one in old.traces] != [one.losses for one in again[label].traces]:
+            differences = first_differences_between_passes(old.traces, new.traces)
+            if second_runs is not None and [one.losses for one in old.traces] != [
+                one.losses for one in second_runs[label].traces
+            ]:
                 # The results of the entry point may depend on these losses, and so differ from run to run.
                 result.unrepeatable.add(label)
         if {name for name, _ in differences} <= {"order-differs"}:
@@ -129,7 +136,7 @@ def compare_traces(
 
 
 def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None:
-    """Add the p-values, the differences and the detectable changes of the tests to ``result``."""
+    """Add the p-values and differences of the tests to ``result``, and how large a change the tests can detect."""
     named: set[tuple[str, str]] = set()
     adjusted = holm_adjusted([test.p for test in tests])
     for p, test in sorted(zip(adjusted, tests, strict=True), key=lambda pair: pair[0]):
@@ -150,13 +157,13 @@ def compare_api(before: Api, after: Api) -> Equivalence:
     return Equivalence([TrainingDifference("api-changed", "", text) for text in api_break_sentences(before, after)])
 
 
-def compare_results(
+def compare_return_values(
     before: Mapping[str, EntryPointRecord],
     after: Mapping[str, EntryPointRecord],
-    repeated: Mapping[str, Mapping[str, Mapping[str, str]]],
-    unrepeatable: Collection[str] = (),
+    second_results: Mapping[str, Mapping[str, Mapping[str, str]]],
+    unrepeatable_labels: Collection[str] = (),
 ) -> Equivalence:
-    """Compare the return values of the entry points before and after the migration.
+    """Compare the return values of entry points (training functions or a script) before and after the migration.
 
     A second run of an entry point shows which of its return values differ from run to run. If no second run exists, the
     function assumes that all return values are the same in every run.
@@ -168,25 +175,25 @@ def compare_results(
     Args:
         before: dictionary, label of the entry point → its recorded run before the migration.
         after: dictionary, label of the entry point → its recorded run after the migration.
-        repeated: dictionary, version (``before`` or ``after``) → label of the entry point → return value of its second
-            run, as the result of :func:`.leaf_fingerprints`.
-        unrepeatable: labels of entry points whose losses or batches differ from run to run. For these entry points, the
-            function checks only that no value is missing after the migration.
+        second_results: dictionary, version (``before`` or ``after``) → label of the entry point → return value of its
+            second run, as the result of :func:`.leaf_fingerprints`.
+        unrepeatable_labels: labels of entry points whose losses or batches differ from run to run. For these entry
+            points, the function checks only that no value is missing after the migration.
     """
     result = Equivalence()
     for label, old in before.items():
         a, b = old.fingerprint, after[label].fingerprint
-        a_again, b_again = (repeated[side].get(label, one) for side, one in (("before", a), ("after", b)))
+        a_again, b_again = (second_results[side].get(label, one) for side, one in (("before", a), ("after", b)))
         varying = _differing_paths(a, a_again)
         if varying:
             result.notes.append(
                 f"{label}: {_shorten_paths(varying)}: not compared, because two runs before the migration differ"
             )
         unstable = _differing_paths(b, b_again) - varying
-        if unstable and label not in unrepeatable:
+        if unstable and label not in unrepeatable_labels:
             text = f"{_shorten_paths(unstable)}: two runs with the same seed are equal only before the migration"
             result.add_difference("seed-ignored", label, text)
-        elif label in unrepeatable or any(record.random for record in old.traces):
+        elif label in unrepeatable_labels or any(record.random for record in old.traces):
             if lost := a.keys() - b.keys() - varying:
                 result.add_difference("result-missing", label, f"{_shorten_paths(lost)}: no longer in the result")
         elif changed := _differing_paths(a, b) - varying:
@@ -205,7 +212,7 @@ def _differing_paths(first: Mapping[str, str], second: Mapping[str, str]) -> set
 def _distribution_tests(
     label: str, before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
 ) -> list[_StatisticalTest]:
-    """Run tests of whether the augmented samples of an entry point have the same distribution in both versions."""
+    """Run tests of whether the augmented samples of a training have the same distribution in both versions."""
     old, new = ([record for record in side if record.random] for side in (before, after))
     if not old or not new:
         return []
@@ -293,7 +300,10 @@ def _compare_picklability(
 
 
 def _describe_dropped_validation(after: Sequence[LoaderPassTrace]) -> list[str]:
-    """Return a list with a sentence on the first validation pass that omits samples because of ``drop_last``."""
+    """Return a sentence on the first validation iteration that omits samples because of ``drop_last``.
+
+    The sentence is the only element of a list. The list is empty if there is no such iteration.
+    """
     for number, record in enumerate((r for r in after if r.role == "validation"), start=1):
         if record.drop_last and 0 <= record.samples < record.available:
             lost = record.available - record.samples

@@ -28,13 +28,13 @@ _LEAST = 8
 _TOLERANCE = 1e-4
 
 
-def first_pass_differences(
+def first_differences_between_passes(
     before: Sequence[LoaderPassTrace], after: Sequence[LoaderPassTrace]
 ) -> list[NamedDifference]:
-    """Find the first difference between the training passes of both versions, and between their validation passes.
+    """Compare all iterations over loaders before and after the migration, separately for training and validation.
 
-    A pass is one iteration over a loader. The result omits later differences, because the first difference may be their
-    cause.
+    For each purpose, the result contains only the first difference, because the first difference may be the cause of
+    all later differences.
     """
     found: list[NamedDifference] = []
     augmented = any(record.random for record in before)
@@ -55,13 +55,15 @@ def first_pass_differences(
 def _first_difference_of_role(
     role: str, old: list[LoaderPassTrace], new: list[LoaderPassTrace], augmented: bool
 ) -> list[NamedDifference]:
-    """Find the first difference between the passes of one role (training or validation) in both versions.
+    """Find the first difference between the training iterations over loaders, or between the validation iterations.
+
+    A pass is one iteration over a loader.
 
     Args:
-        role: purpose of the passes, ``train`` or ``validation``.
+        role: purpose of the passes to compare, ``train`` or ``validation``.
         old: records of the passes before the migration.
         new: records of the passes after the migration, equally many as in ``old``.
-        augmented: whether at least one pass of the entry point has augmented samples.
+        augmented: whether at least one pass of the training has augmented samples.
     """
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
         difference = (
@@ -79,7 +81,10 @@ def _first_difference_of_role(
 
 
 def _count_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference | None:
-    """Return the difference between two passes in the number of samples, classes or batches; None if all are equal."""
+    """Return the difference between two iterations over loaders in the number of samples, classes or batches.
+
+    The result is None if all these numbers are equal.
+    """
     counts = f"{a.samples} samples before, {b.samples} after"
     gone = [label for label in a.labels if label not in b.labels]
     others_stay = all(b.labels[label] == a.labels.get(label) for label in b.labels)
@@ -133,7 +138,7 @@ def _randomness_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDiffe
 
 
 def _sample_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) -> NamedDifference | None:
-    """Return the difference between two passes in samples, values or order; None if there is no difference."""
+    """Return the difference between two iterations over loaders in samples, values or order; None if all are equal."""
     exact = not (a.random or (augmented and a.shuffled))
     if exact:
         for number, (old, new) in enumerate(zip(a.batches, b.batches, strict=True), start=1):
@@ -211,18 +216,19 @@ def _loss_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) ->
 
 
 def _samples_missing_in(a: LoaderPassTrace, b: LoaderPassTrace) -> Counter[int]:
-    """Count, for each sample index, how many more times pass ``a`` contains the sample than pass ``b``.
+    """Count the samples of iteration ``a`` over a loader that are missing in iteration ``b``.
 
-    The result is empty if the indices of one of the passes are not known, or if the passes use different datasets.
+    The result has the index of each missing sample, and how many more times ``a`` contains the sample than ``b``. The
+    result is empty if the indices of one of the iterations are not known, or if the iterations use different datasets.
     """
     comparable = a.base and a.base == b.base and a.base_indices and b.base_indices
     return Counter(a.base_indices) - Counter(b.base_indices) if comparable else Counter()
 
 
 def _is_shuffled(record: LoaderPassTrace) -> bool:
-    """Return whether the indices of the samples in a pass are not in ascending order.
+    """Return whether the sample indices in an iteration over a loader are not in ascending order.
 
-    If the pass has fewer than three different indices, the result is whether its sampler shuffles.
+    If the iteration has fewer than three different indices, the result is whether the sampler shuffles.
     """
     if len(set(record.indices)) > 2:
         return any(later < earlier for earlier, later in pairwise(record.indices))
@@ -230,7 +236,7 @@ def _is_shuffled(record: LoaderPassTrace) -> bool:
 
 
 def _repeat_same_order(records: list[LoaderPassTrace]) -> bool:
-    """Return whether a loader shuffles its samples, but has the same order in all its passes (at least two)."""
+    """Return whether a loader shuffles its samples, but all iterations over it (at least two) have the same order."""
     by_loader: dict[int, list[list[int]]] = {}
     for record in records:
         if record.indices and _is_shuffled(record):
@@ -285,10 +291,12 @@ def seed_dependent_aspects(passes: Sequence[LoaderPassTrace], result: Mapping[st
 
 
 def find_lost_seed_dependence(before: Sequence[Mapping[str, str]], after: Sequence[Mapping[str, str]]) -> str | None:
-    """Return an aspect of the training that depends on the seed only before the migration; None without such an aspect.
+    """Return an aspect of the training, such as ``the losses``, that depends on the seed only before the migration.
+
+    The result is None if there is no such aspect.
 
     A single returned value, such as an accuracy, may be equal for two seeds by chance. So the function returns ``the
-    results`` only if all returned values are equal.
+    results`` only if all returned values that depended on the seed are equal for both seeds after the migration.
     """
     if len(before) != 2 or len(after) != 2:
         return None

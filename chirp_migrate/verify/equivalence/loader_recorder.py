@@ -41,8 +41,9 @@ class LoaderRecorder(Interception):
     versions, so the comparison stays valid.
 
     Attributes:
-        few_workers: whether loaders start at most two worker processes for training, and if possible no worker for
-            validation. Two workers are enough to show how workers affect the samples. The default is False.
+        few_workers: whether loaders start at most two worker processes for training. Two workers are enough to show how
+            workers affect the samples. For validation, loaders then start no worker, or one worker if the loader has a
+            setting that needs a worker, such as ``persistent_workers``. The default is False.
     """
 
     def __init__(self) -> None:
@@ -88,7 +89,7 @@ class LoaderRecorder(Interception):
         self._walks = walks
 
     def _iterate_again(self, walk: PassRecorder, most: int, until: float) -> int:
-        """Iterate over the loader of a pass again, and return the number of samples.
+        """Iterate again over the loader of a recorded iteration, and return the number of samples.
 
         The iteration ends after ``most`` samples, or at the time ``until``.
         """
@@ -103,9 +104,9 @@ class LoaderRecorder(Interception):
         return sum(more.record.samples for more in self._walks)
 
     def take(self) -> list[LoaderPassTrace]:
-        """Return the records of all passes since the last call of this method, in order of their start.
+        """Return the records of all iterations over loaders since the last call of this method.
 
-        The result includes passes that yielded no batch.
+        The records are in the order in which the iterations began, and include iterations that yielded no batch.
         """
         last: dict[tuple[str, int], PassRecorder] = {}
         for walk in self._walks:
@@ -121,7 +122,8 @@ class LoaderRecorder(Interception):
     def loading(self, walk: PassRecorder) -> Iterator[None]:
         """Return a context for running the code of a loader.
 
-        Indices that its sampler yields are added to the pass ``walk``.
+        The indices that the sampler yields in this context are added to ``walk``, the record of an iteration over the
+        loader.
         """
         outer, self._samplers.into = self._samplers.into, (walk.loader, walk.drawn)
         try:
@@ -157,7 +159,7 @@ class LoaderRecorder(Interception):
             self._current.record.backwards += 1
 
     def _make_recording_loss(self) -> Callable[..., Any]:
-        """Return a replacement for ``__call__`` of loss modules that also records the loss."""
+        """Return a function that replaces ``__call__`` of loss modules, and also records the loss."""
 
         def call(loss: _Loss, *arguments: Any, **named: Any) -> Any:
             output = torch.nn.Module.__call__(loss, *arguments, **named)
@@ -169,7 +171,7 @@ class LoaderRecorder(Interception):
 
 
 class WorkerCountLimit(Interception):
-    """Context manager that lets each loader start at most two workers, like ``LoaderRecorder.few_workers``."""
+    """Context manager that limits the workers of each loader like ``LoaderRecorder.few_workers``."""
 
     def __init__(self) -> None:
         super().__init__(self._start)
@@ -180,7 +182,7 @@ class WorkerCountLimit(Interception):
 
 
 def _limit_workers(loader: Any) -> AbstractContextManager[None]:
-    """Return a context in which ``loader`` starts at most two worker processes.
+    """Return a context in which ``loader`` starts at most two workers for training, and at most one for validation.
 
     The seed of one worker shows how the loader seeds its workers. Two workers show whether different workers have
     different seeds. A third worker would only take time.

@@ -1,4 +1,4 @@
-"""Record one pass over a loader: hashes and statistics of each batch, and a summary of the pass."""
+"""Record one iteration over a loader (a pass): hashes and statistics of each batch, and a summary of the pass."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from chirpid_patch.randomness.random_states import restore_generators_after
 
 @dataclass
 class PassRecorder:
-    """The recording of one pass over a loader.
+    """The recording of one iteration over a loader (a pass).
 
     Attributes:
         loader: the loader over which the training iterates in this pass.
@@ -65,7 +65,7 @@ class PassRecorder:
 
     @classmethod
     def begin(cls, loader: Any, number: int, names: dict[int, str]) -> PassRecorder:
-        """Begin the record of a pass, before the iteration over the loader begins.
+        """Begin the record of an iteration over a loader, before the iteration begins.
 
         The method reads samples, which may change the state of random generators. The caller must restore this state.
 
@@ -131,8 +131,8 @@ class PassRecorder:
         """Complete the record after the last batch, with the indices and the hash of all samples.
 
         Args:
-            before: the previous pass of the same role over a dataset of the same length; None if this pass is the
-                first.
+            before: the previous iteration over a loader with the same purpose (training or validation) and a dataset of
+                the same length; None if there is no such iteration.
         """
         record = self.record
         samples = [sample for batch in self.batches for sample in batch]

@@ -96,7 +96,7 @@ class _Unpickler(pickle.Unpickler):
 
 @dataclass(frozen=True)
 class _DuplicableDescriptor:
-    """A file descriptor inside a pickled object."""
+    """A file descriptor that is part of a pickled object, such as the descriptor of a connection."""
 
     descriptor: int
 

@@ -33,38 +33,38 @@ class OriginalVersion:
     write: Callable[[Path], tuple[str, ...]]
 
 
-def find_original_version(root: Path, against: str | None) -> OriginalVersion:
+def find_original_version(root: Path, baseline: str | None) -> OriginalVersion:
     """Find the version before the migration. The function changes neither files nor the git work tree.
 
     Args:
         root: the migrated project.
-        against: path of a folder, or a git revision in the repository that contains ``root``. None stands for the files
-            before ``apply``, which are in the journal of ``apply``.
+        baseline: path of a folder, or a git revision in the repository that contains ``root``. None stands for the
+            files before ``apply``, which are in the journal of ``apply``.
 
     Raises:
-        UsageProblem: the argument ``against`` is None, but the journal has no original files, because ``apply`` changed
-            no file.
-        NoTrainingFound: the argument ``against`` is neither a folder nor a revision that contains ``root``.
+        UsageProblem: the argument ``baseline`` is None, but the journal has no original files, because ``apply``
+            changed no file.
+        NoTrainingFound: the argument ``baseline`` is neither a folder nor a revision that contains ``root``.
         JournalDamaged: a journal cannot be read, or lists paths that ``apply`` must not change.
     """
-    if against is None:
+    if baseline is None:
         originals = original_files(root)
         return OriginalVersion(
             "the files before `apply`, from its journal", lambda target: _write_version_before(root, originals, target)
         )
-    folder = Path(against)
+    folder = Path(baseline)
     if folder.is_dir():
         folder = folder.resolve()
         if folder == root:
             raise NoTrainingFound(
-                f"--baseline {against} is the folder PATH itself: pass the folder of the project before the migration."
+                f"--baseline {baseline} is the folder PATH itself: pass the folder of the project before the migration."
             )
         return OriginalVersion(f"the folder {folder}", lambda target: copy_tree(folder, target))
     if folder.is_file():
         raise NoTrainingFound(
-            f"--baseline {against} is a file: pass the folder of the project before the migration, or a git revision."
+            f"--baseline {baseline} is a file: pass the folder of the project before the migration, or a git revision."
         )
-    return _find_revision(root, against)
+    return _find_revision(root, baseline)
 
 
 def original_files(root: Path) -> dict[str, bytes | None]:

@@ -15,13 +15,13 @@ from chirp_migrate.training.workload.hook import workload_file_candidates
 from chirp_migrate.verify.options import VerifyOptions, entry_points_from_options
 from chirp_migrate.verify.sides.baseline import OriginalVersion
 from chirp_migrate.verify.spec import JobKind, RunSpec
-from chirp_migrate.verify.timing.process_turns import make_child
+from chirp_migrate.verify.timing.process_turns import make_child_process
 
 
 def copy_both_versions(
-    root: Path, before: OriginalVersion, options: VerifyOptions, scratch: Path
+    root: Path, original: OriginalVersion, options: VerifyOptions, scratch_folder: Path
 ) -> tuple[dict[str, Path], tuple[str, ...]]:
-    """Copy both versions of a project to the folder ``scratch``.
+    """Copy both versions of a project to the folder ``scratch_folder``.
 
     If the version before the migration lacks the file of the user's workload function, the copy of this version gets
     the current file.
@@ -32,9 +32,9 @@ def copy_both_versions(
         migration.
     """
     # The paths have equal lengths, because the length of a path affects memory addresses, and these affect speed.
-    trees = {"before": scratch / "side1" / "tree", "after": scratch / "side2" / "tree"}
+    trees = {"before": scratch_folder / "side1" / "tree", "after": scratch_folder / "side2" / "tree"}
     notes: list[str] = []
-    too_large = sorted({*copy_tree(root, trees["after"]), *before.write(trees["before"])})
+    too_large = sorted({*copy_tree(root, trees["after"]), *original.write(trees["before"])})
     if too_large:
         notes.append(f"too large, so not copied: {', '.join(too_large)}")
     if options.entry is not None and options.entry.hook:
@@ -50,7 +50,7 @@ def copy_both_versions(
 
 
 def find_entry_points_before(
-    tree: Path, root: Path, before: OriginalVersion, options: VerifyOptions, progress: Progress
+    tree: Path, root: Path, original: OriginalVersion, options: VerifyOptions, progress: Progress
 ) -> DiscoveredEntryPoints:
     """Find the entry points in the version before the migration.
 
@@ -69,13 +69,13 @@ def find_entry_points_before(
             raise
         # The message does not name ``tree``, because users do not know this temporary folder.
         raise NoTrainingFound(
-            f"found no training in {before.described}: pass the original project as --baseline."
+            f"found no training in {original.described}: pass the original project as --baseline."
         ) from problem
     if options.source is TrainingSource.HOOK:
         (entry,) = found.entry_points
         progress(f"calling {entry.hook}, which returns the training calls")
         progress(ProgressStep(f"calling {entry.hook}"))
-        with make_child(RunSpec(str(tree), found, options, JobKind.NAMES), "before") as child:
+        with make_child_process(RunSpec(str(tree), found, options, JobKind.NAMES), "before") as child:
             names = child.result().names
         found = replace(found, entry_points=tuple(replace(entry, name=name) for name in names))
     return select_entry_points(found, options.select)

@@ -47,9 +47,10 @@ would run.
 
 
 class RepeatedBatchLoading(Interception):
-    """Context manager for zero-cost loading: every loader yields the same batch from memory again and again.
+    """Context manager for zero-cost loading: a loader yields the same batch from memory again and again.
 
-    The number and the sizes of the batches are the same as without this context.
+    The number and the sizes of the batches are the same as without this context. Loaders whose number of batches is not
+    known, such as loaders of iterable datasets, load as usual.
 
     Attributes:
         is_active: whether loaders repeat one batch now. If False, loaders load as usual.
@@ -83,9 +84,9 @@ class RepeatedBatchLoading(Interception):
 class EpochTimer(Interception):
     """Context manager in which :meth:`time` divides a training call into epochs, and times each epoch.
 
-    Enter this context after other contexts that replace ``iter(loader)``, because a new epoch must begin before their
-    code uses the loader. The only exception is :class:`.SimulatedSteps`, which must be entered after this context, so
-    that waits for batches do not include simulated steps.
+    Other contexts may also replace ``iter(loader)``. Enter this context after all of these contexts except
+    :class:`.SimulatedSteps`, so that a new epoch begins before the code of the other contexts uses the loader. Enter
+    :class:`.SimulatedSteps` after this context, so that waits for batches do not include simulated steps.
 
     Args:
         turn: function that is called after each epoch, for example to wait for the next turn of this process. The
@@ -172,7 +173,7 @@ class EpochTimer(Interception):
         def around(advance: Callable[[], Any]) -> Any:
             """Take a batch, and record how long the training waited for the batch.
 
-            The wait for the first batch of a pass begins at ``iter(loader)``.
+            The wait for the first batch of an iteration begins at ``iter(loader)``.
             """
             nonlocal batches
             asked = time.perf_counter() if batches else begun
@@ -236,7 +237,7 @@ class EpochTimer(Interception):
         return time.perf_counter() - self._began - self._stopped_s - self._cached.making_s
 
     def _number_of_batches(self, loader: Any) -> int | None:
-        """Return the number of batches in a pass over ``loader``; None if this number is not known.
+        """Return the number of batches in an iteration over ``loader``; None if this number is not known.
 
         The clock of the epoch stops during this method, so the time that ``len(loader)`` takes does not count.
         """
@@ -251,7 +252,7 @@ class EpochTimer(Interception):
             self._stopped_s += time.perf_counter() - began
 
     def _read_memory(self) -> None:
-        """Measure the memory at the last batch of a pass, when the workers still run but have nothing more to load."""
+        """Measure the memory at the last batch of an iteration, when the workers still run but load nothing more."""
         _finish_device()  # otherwise, the GPU would continue its work while the clock is stopped
         began = time.perf_counter()
         memory = DataLoaderPerformanceMonitor().memory_status()

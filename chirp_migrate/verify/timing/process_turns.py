@@ -47,10 +47,10 @@ _THREAD_SETTINGS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"
 
 
 class _OutOfTime(Exception):
-    """Error: the time budget ended while a process was training in its turn."""
+    """Error: the time budget ended while one of the two timed processes was training."""
 
 
-def make_child(spec: RunSpec, version: str, progress: Progress = ignore_progress) -> Child[RunResult]:
+def make_child_process(spec: RunSpec, version: str, progress: Progress = ignore_progress) -> Child[RunResult]:
     """Return a child process, which the caller must start as a context manager.
 
     Args:
@@ -108,7 +108,7 @@ class ChildStarter:
         self._watching_threads = max(1, self.threads // 2)
 
     def limit_entry_points(self, discovery: DiscoveredEntryPoints, sizes: WorkloadSizes) -> None:
-        """Let all later processes run only the entry points of ``discovery``, with the sizes ``sizes``."""
+        """Let all later processes run only the entry points of ``discovery``, with the data sizes ``sizes``."""
         self._discovery = discovery
         self._settings = replace(self._settings, sizes=sizes)
 
@@ -123,14 +123,14 @@ class ChildStarter:
 
     @property
     def watch_limit_s(self) -> float:
-        """Return the longest time in seconds that the recorded run of an entry point may take."""
+        """Return the longest time in seconds for the run of an entry point in which ``verify`` records the batches."""
         if len(self._discovery.entry_points) == 1:
             return self._settings.timeout_s
         return min(self._settings.timeout_s, max(_LEAST_WATCH_S, _WATCH_SHARE * self._settings.budget_s))
 
     @property
     def concurrent_versions(self) -> list[tuple[str, ...]]:
-        """Return groups of versions that may train at the same time.
+        """Return groups of versions (``before`` and ``after`` the migration) that may train at the same time.
 
         Both versions train at the same time if the data is synthetic and the machine has no GPU. Otherwise, the
         versions train one after the other.
@@ -150,10 +150,10 @@ class ChildStarter:
 
         Args:
             number: number of the round, from 0.
-            labels: labels of the entry points that may run; None for all.
+            labels: labels of the entry points (training functions or scripts) that may run; None for all.
             until: time of ``time.monotonic``, in seconds, after which no further entry point begins.
             deadline: time of ``time.monotonic``, in seconds, after which no further epoch begins.
-            repeats: labels of the entry points whose recorded run is repeated before the timing.
+            repeats: labels of the entry points that run once more before the timing, as in the recording of batches.
             whole: labels of the entry points that have no second epoch, so that the whole call is timed.
 
         Raises:
@@ -225,8 +225,8 @@ class ChildStarter:
     def _error_of_version_before(self, pair: Mapping[str, Child[RunResult]], failed: WorkloadFailed) -> str:
         """Return how the process of the version before the migration crashed or hung.
 
-        If the migrated version failed first, the method lets the version before the migration run its next turn. This
-        turn shows whether the version before the migration also fails.
+        If the migrated version failed first, the method lets the version before the migration continue its training.
+        The result shows whether the version before the migration also fails.
 
         Raises:
             WorkloadFailed: the version before the migration did not crash or hang.
@@ -245,8 +245,9 @@ class ChildStarter:
     ) -> dict[str, EntryPointTiming] | None:
         """Time the entry point ``label`` in both versions; return None if the deadline passes first.
 
-        The order of the versions in each turn is random in rounds with even numbers. The next round has the opposite
-        order, so that no version trains first more often than the other version.
+        In each turn, the two versions train for an epoch one after the other. In rounds with even numbers, their order
+        is random. The next round has the opposite order, so that no version trains first more often than the other
+        version.
 
         Raises:
             _OutOfTime: an epoch continued too long after the deadline, so the process that was training was ended.
@@ -275,7 +276,10 @@ class ChildStarter:
             turn += 1
 
     def _run_turns(self, children: Sequence[Child[RunResult]], limit_s: float, cpu: int | None = None) -> None:
-        """Let processes run one turn at the same time, wait for all of them, and suspend them afterwards."""
+        """Let processes continue at the same time until each waits for its next turn; then suspend the processes.
+
+        A turn is the warm-up of a process, or one epoch, for example.
+        """
         for child in children:
             child.give_turn(limit_s, cpu)
         for child in children:
@@ -295,7 +299,9 @@ class ChildStarter:
         }
 
     def _choose_entry_points(self, number: int, labels: frozenset[str] | None) -> tuple[EntryPoint, ...]:
-        """Return the entry points of a round, in order. If time is short, the last entry points do not run.
+        """Return the entry points (training functions or scripts) that a round of the timing runs, in order.
+
+        If time is short, the last entry points do not run.
 
         The own run of an entry point is the full training that the user would run. Entry points with few timings and
         long own runs come first, because long own runs have the largest part in the total time. Apart from this rule,
@@ -326,4 +332,4 @@ class ChildStarter:
                 what = msgspec.structs.replace(what, text=f"{side}: {what.text}")
             self.progress(what)
 
-        return make_child(spec, side, show)
+        return make_child_process(spec, side, show)

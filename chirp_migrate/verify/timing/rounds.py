@@ -1,7 +1,10 @@
-"""Run the rounds of a verification, and decide after interim analyses whether more rounds are necessary.
+"""Time both versions in rounds, and decide after interim analyses whether more rounds are necessary.
 
-An interim analysis (:mod:`chirp_migrate.stats.sequential_looks`) returns the entry points for which the timings do not
-yet prove a conclusion, such as that the entry point is not slower. Only these entry points run in the next rounds.
+In each round, one new process for each version trains the entry points (training functions or scripts).
+
+An interim analysis (:mod:`chirp_migrate.stats.sequential_looks`) follows some of the rounds. The analysis returns the
+entry points for which the timings do not yet prove a conclusion, such as that the entry point is not slower. Only these
+entry points run in the next rounds.
 """
 
 from __future__ import annotations
@@ -15,9 +18,9 @@ from enum import Enum
 
 import msgspec
 
-from chirp_migrate.stats.sequential_looks import FIRST_ANALYSIS, MIN_ROUNDS, InterimAnalysis, planned_analyses
+from chirp_migrate.stats.sequential_looks import FIRST_ANALYSIS, MIN_ROUNDS, InterimAnalysis, planned_interim_analyses
 from chirp_migrate.training.process.background_load import why_cpu_use_not_measurable
-from chirp_migrate.training.workload.entry_points import OwnRun
+from chirp_migrate.training.workload.entry_points import FullTrainingLength
 from chirp_migrate.verify.spec import EntryPointTiming
 
 _USUAL_ROUNDS = FIRST_ANALYSIS
@@ -38,7 +41,7 @@ SIDES = ("before", "after", "cached")
 loading."""
 
 
-def own_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float:
+def full_training_seconds(timing: EntryPointTiming, training_length: FullTrainingLength) -> float:
     """Compute the seconds of the full training that the user would run, from a timing of the entry point.
 
     If the timing has no epochs after the first epoch, the result is the time of the whole training call.
@@ -46,20 +49,23 @@ def own_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float:
     if not timing.epochs_s:
         return timing.start_s + timing.rest_s
     epoch_s = statistics.median(timing.epochs_s)
-    return own_run.folds * (max(timing.start_s, epoch_s) + (own_run.epochs - 1) * epoch_s)
+    return training_length.folds * (max(timing.start_s, epoch_s) + (training_length.epochs - 1) * epoch_s)
 
 
-def zero_cost_run_seconds(timing: EntryPointTiming, own_run: OwnRun) -> float | None:
-    """Compute the seconds of the user's full training with zero-cost loading; None if ``timing`` lacks such epochs."""
+def zero_cost_training_seconds(timing: EntryPointTiming, training_length: FullTrainingLength) -> float | None:
+    """Compute the seconds of the user's full training if loading took no time (zero-cost loading).
+
+    The result is None if ``timing`` has no epochs with zero-cost loading.
+    """
     if not timing.cached_s or not timing.epochs_s:
         return None
     loading_s = max(0.0, statistics.median(timing.epochs_s) - statistics.median(timing.cached_s))
-    return max(own_run_seconds(timing, own_run) - own_run.all_epochs * loading_s, 1e-9)
+    return max(full_training_seconds(timing, training_length) - training_length.all_epochs * loading_s, 1e-9)
 
 
 @dataclass
 class TimedRound:
-    """The timings of one round.
+    """The timings of one round, in which each version trained in a new process.
 
     Attributes:
         visits: dictionary, version → label of the entry point → its timing.
@@ -79,16 +85,16 @@ class TimedRound:
     def of(
         cls,
         visits: Mapping[str, Mapping[str, EntryPointTiming]],
-        own: Mapping[str, OwnRun],
+        own: Mapping[str, FullTrainingLength],
         others: float | None,
         duration_s: float,
     ) -> TimedRound:
-        """Build a round from its timings, without entry points that were timed in only one version."""
+        """Build a round from its timings; omit trainings that were timed in only one version."""
         labels = [label for label in own if all(label in visits[side] for side in ("before", "after"))]
         seconds = {
-            side: {label: own_run_seconds(visits[side][label], own[label]) for label in labels} for side in visits
+            side: {label: full_training_seconds(visits[side][label], own[label]) for label in labels} for side in visits
         }
-        zero_cost_ratio = {label: zero_cost_run_seconds(visits["after"][label], own[label]) for label in labels}
+        zero_cost_ratio = {label: zero_cost_training_seconds(visits["after"][label], own[label]) for label in labels}
         seconds["cached"] = {label: value for label, value in zero_cost_ratio.items() if value is not None}
         return cls(seconds, others, duration_s, visits)
 
@@ -103,7 +109,7 @@ class TimedRound:
 
 
 class StopReason(str, Enum):
-    """The reason why ``verify`` starts no more rounds of timing."""
+    """The reason why ``verify`` ended the timing."""
 
     SETTLED = "every question answered"
     ROUNDS = "all rounds made"
@@ -112,7 +118,7 @@ class StopReason(str, Enum):
 
 
 class Rounds(msgspec.Struct, frozen=True, kw_only=True):
-    """All rounds and interim analyses of a verification.
+    """All timing rounds of a verification, and all interim analyses (decisions on whether more rounds are necessary).
 
     Attributes:
         made: the complete rounds, in the order in which they ran.
@@ -136,7 +142,7 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
     def of(
         cls, made: Sequence[TimedRound], looks: Sequence[InterimAnalysis], stopped: StopReason | None = None
     ) -> Rounds:
-        """Combine rounds and interim analyses, and summarise the CPU use of other processes over all rounds."""
+        """Combine timing rounds and interim analyses, and summarise the CPU use of other processes over all rounds."""
         others = [each.others for each in made if each.others is not None]
         return cls(
             made=list(made),
@@ -170,9 +176,11 @@ def run_rounds(
     find_entry_points_to_time: Callable[[Sequence[TimedRound], Sequence[InterimAnalysis]], frozenset[str]],
     max_rounds: int,
     deadline: float,
-    own_epochs: Callable[[], Mapping[str, int]] = dict,
+    full_training_epochs: Callable[[], Mapping[str, int]] = dict,
 ) -> Rounds:
-    """Run rounds until more rounds are not necessary, ``max_rounds`` rounds have run, or the time is used up.
+    """Time both versions in rounds until no more rounds are necessary, or until a limit is reached.
+
+    The limits are ``max_rounds`` and ``deadline``. In each round, one new process for each version trains.
 
     Args:
         run_round: function that runs one round. Its first argument is the number of the round, from 0. The second
@@ -182,15 +190,15 @@ def run_rounds(
             that need more rounds.
         max_rounds: largest number of rounds. Usually four rounds run; docs/verify.md describes when more rounds run.
         deadline: time at which the time budget ends, in seconds of ``time.monotonic``.
-        own_epochs: function that returns a dictionary: label of an entry point that has not failed → number of epochs
-            of the user's full training. If the entry points in the first round have less than half of these epochs,
-            fewer rounds run, so that each round has time for more entry points.
+        full_training_epochs: function that returns a dictionary: label of an entry point that has not failed → number
+            of epochs of the user's full training. If the entry points that the first round timed have together less
+            than half of all these epochs, fewer rounds run, so that each round has time for more entry points.
 
     Raises:
         KeyboardInterrupt: the user pressed Ctrl-C before two rounds had run.
     """
     max_rounds = max(max_rounds, MIN_ROUNDS)
-    planned = planned_analyses(min(max_rounds, _USUAL_ROUNDS))
+    planned = planned_interim_analyses(min(max_rounds, _USUAL_ROUNDS))
     made: list[TimedRound] = []
     looks: list[InterimAnalysis] = []
     labels: frozenset[str] | None = None
@@ -216,7 +224,7 @@ def run_rounds(
         if latest.labels:
             made.append(latest)
             if len(made) == 1:  # set the number of rounds now, because it must not depend on later results
-                epochs = own_epochs()
+                epochs = full_training_epochs()
                 covered, everything = sum(epochs.get(label, 0) for label in latest.labels), sum(epochs.values())
                 if 2 * covered < everything:
                     wanted = MIN_ROUNDS
@@ -225,7 +233,7 @@ def run_rounds(
                     fitting = min(max_rounds, left_s / max(latest.duration_s, 1e-3))
                     # With an even number of rounds, each order of the versions occurs equally often.
                     wanted = min(max_rounds, max(wanted, int(1 + fitting) // 2 * 2))
-                    planned = planned_analyses(wanted)
+                    planned = planned_interim_analyses(wanted)
         else:
             lost += 1  # no entry point was timed, because of a crash or because the time was up
         out_of_time = (

@@ -42,8 +42,8 @@ class SimulatedSteps(Interception):
     """Context manager that adds a simulated step after each training batch.
 
     A training batch is a batch that the training takes while gradients are enabled. The simulated step sleeps until
-    ``step_s`` seconds have passed since the training received the batch. Enter this context after other contexts that
-    replace ``iter(loader)``, so that their times do not include the sleep.
+    ``step_s`` seconds have passed since the training received the batch. Enter this context after all other contexts
+    that replace ``iter(loader)``, so that the times that the other contexts measure do not include the sleep.
     """
 
     def __init__(self, step_s: float) -> None:
@@ -52,12 +52,12 @@ class SimulatedSteps(Interception):
         self._count = StepCount()
 
     def take(self) -> StepCount:
-        """Return the number and durations of the steps since the last call of this method."""
+        """Return the number and durations of the simulated steps since the last call of this method."""
         taken, self._count = self._count, StepCount()
         return taken
 
     def end_step(self, own_work_s: float) -> None:
-        """Count a step in which the training itself took ``own_work_s`` seconds; sleep for the rest of the step."""
+        """Count a simulated step in which the training itself took ``own_work_s`` seconds; sleep for the rest of it."""
         self._count.steps += 1
         self._count.own_work_s += own_work_s
         if own_work_s < self.step_s:
