@@ -38,7 +38,7 @@ from chirp_migrate.rules.api import (
 _REPLACEMENT = "WorkerSafeAugmentedDataset"
 #: Attributes of the new class that objects of the replaced class do not have.
 _ATTRIBUTES = ("dataset", "training", "transforms")
-_ADDS = "the rewrite adds the attributes `dataset`, `training` and `transforms`"
+_ADDS = "the rewrite adds attributes `dataset`, `training` and `transforms`"
 
 
 class DatasetWrapper(Rule):

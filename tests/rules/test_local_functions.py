@@ -323,7 +323,7 @@ def values(result: Any) -> Any:
     [
         (
             "pad = 1\ndef collate(b):\n    return pad\nuse(collate)\npad = 2",
-            "and `use(collate)` may be used after that, with the new value",
+            "and `use(collate)` may be used later, with the new value",
         ),
         ("def collate(b):\n    return pad\npad = 2", "`pad` is assigned only below"),
         ("pad = 1\ndef collate(b):\n    return pad\npad += 1", "`pad` is assigned again before the last use"),
@@ -375,15 +375,15 @@ def values(result: Any) -> Any:
         ("partial = ds\ndef collate(b):\n    return ds", "the name `partial`, which the rewrite"),
         (
             "for n in ds:\n    def collate(b):\n        return n\n    all.append(DataLoader(ds, collate_fn=collate))",
-            "may be used after that, with the new value",
+            "may be used later, with the new value",
         ),
         (
             "for n in ds:\n    if n:\n        use(kept)\n    def collate(b):\n        return n\n    kept = collate",
-            "may be used after that, with the new value",
+            "may be used later, with the new value",
         ),
         (
             "for n in ds:\n    for m in ds:\n        def collate(b):\n            return n\n        ds.x = collate",
-            "may be used after that, with the new value",
+            "may be used later, with the new value",
         ),
         ("try:\n    use()\nexcept E as e:\n    def collate(b):\n        return e", "`e` is a caught exception"),
     ],

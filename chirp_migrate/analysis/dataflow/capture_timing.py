@@ -87,7 +87,7 @@ def _why_used_after(
     try:
         end = offset_after_last_use(module, project, node)
     except UntraceableLifetime as use:
-        return f"{rebound}, and `{use}` may be used after that, with the new value"
+        return f"{rebound}, and `{use}` may be used later, with the new value"
     start = module.span(enclosing_statement(module, node))[0]
     if any(start <= module.span(one.node)[0] < end for one in again):
         return f"{rebound} before the last use of the object that captures `{captured.name}`"
