@@ -524,7 +524,7 @@ def _original_loader(options: LoaderOptions) -> DataLoader[Any]:
     workers, prefetch, persistent = options.num_workers, options.prefetch_factor, options.persistent_workers
     loader = make(options.dataset, **_with_workers(_batch_arguments(options), workers, prefetch, persistent))
     mode = describe_loading_mode(workers, None)
-    return _attach_decision(loader, f"original loading (optimize=False): {mode}{moved}", options.benchmark)
+    return _attach_decision(loader, f"PyTorch's own loading (optimize=False): {mode}{moved}", options.benchmark)
 
 
 def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:

@@ -14,7 +14,7 @@ column of this table is the effect if PyTorch lacks the name.
 | ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | loaders are PyTorch's own, as with ``optimize=False`` |
 | ``UntypedStorage._new_shared`` | gathering the batch of a worker directly in shared memory | the worker copies the batch once more |
 | ``_utils.collate.default_collate_fn_map`` | detecting that other code changed how tensors, numbers or tuples are collated | samples are read one by one |
-| ``_utils.collate.collate``, ``collate_tensor_fn``, ``collate_str_fn`` | collating samples of several dtypes in this process as in a worker | samples of several dtypes are collated as without workers |
+| ``_utils.collate.collate``, ``collate_tensor_fn``, ``collate_str_fn`` | collating samples of several dtypes in the main process exactly like a worker process | the main process collates such samples like PyTorch with ``num_workers=0`` |
 | ``Tensor._version`` | detecting that a tensor was changed in place | threads load no batches in advance |
 | ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | detecting hooks that run for every module | declared transforms run their own code for each sample |
 | ``torch._C._len_torch_dispatch_stack``, ``_len_torch_function_stack``, ``_get_function_stack_at``, ``torch.utils._device.DeviceContext`` | detecting modes (``TorchDispatchMode``) that record or change operations of PyTorch | batched reading continues under such modes |

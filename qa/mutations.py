@@ -10,9 +10,11 @@ one of these programs detects the loss of no condition.
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, partial
 from multiprocessing import get_context
@@ -29,6 +31,8 @@ from qa.rule_cases import cases
 from qa.soundness_programs.mutants import Mutant, forget, judging_modules, mutants_of
 
 _PAIRS = ROOT / "fixtures" / "rules"
+#: Seconds after which the migration of a program counts as an error. Usually a migration takes 0.1 s.
+_PROGRAM_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -145,9 +149,25 @@ def _migrated(rule: Rule, texts: dict[str, str], path: str) -> str | None:
     others = {f"rule/{one.name}": one.read_text(encoding="utf-8") for one in (_PAIRS / rule.code).glob("*.py")}
     others = {name: text for name, text in others.items() if name not in ("rule/before.py", "rule/after.py")}
     try:
-        return rewrite_text(path, texts[path], Project({**others, **texts}), unsafe=True, rules=[rule])[0]
+        with _time_limit(_PROGRAM_S):
+            return rewrite_text(path, texts[path], Project({**others, **texts}), unsafe=True, rules=[rule])[0]
     except Exception:
         return None
+
+
+@contextmanager
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Raise TimeoutError after ``seconds``, because a loop may have no end without one of its conditions."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError
+
+    signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 
 @cache

@@ -34,7 +34,7 @@ class ChangeRow:
 
 @dataclass(frozen=True)
 class ChangeSection:
-    """Neighbouring lines of one change.
+    """A group of adjacent lines that one change adds, removes or replaces.
 
     Attributes:
         rows: the lines in the order of a unified diff.

@@ -63,8 +63,8 @@ class LocalDatasetClass(Rule):
       be a descriptor. The methods of a base from the project use `type(self)` only to call this class or to read its
       attributes.
     - `plain-body`: the body of the class contains methods and constants. All decorators in the body are from Python or
-      PyTorch, such as `@property`, and store no reference to the decorated function. Decorators, bases, defaults and
-      annotations have the same values at module level as in the function. No other code assigns a module-level name
+      PyTorch, such as `@property`, and do not register the decorated function elsewhere. Decorators, bases, defaults
+      and annotations have the same values at module level as in the function. No other code assigns a module-level name
       that these expressions use, or an attribute of such a name.
     - `place-independent`: the class contains no code whose result depends on its place, such as ``eval``, ``vars``,
       ``nonlocal``, ``__dict__`` or ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``,
@@ -87,10 +87,11 @@ class LocalDatasetClass(Rule):
       variable of a comprehension does not keep its value, because each iteration binds the variable again. If a
       captured name is bound again, the code may use an object of the class, and the loader of this object, only in a
       few ways. The code may pass object and loader to a loader call, iterate over them, call `len` and return them. The
-      code may store object and loader in a variable for the following statements of the same block. The code may pass
-      object and loader to a function of the project that uses them only in the ways that this condition permits. If a
-      captured name is bound again, the methods do not pass on `self`, a method of `self`, or a generator or function
-      that reads the name. If a captured name is bound again, no base is a class of the project.
+      code may assign the object and the loader to variables, if only later statements of the same block use these
+      variables. The code may pass object and loader to a function of the project that uses them only in the ways that
+      this condition permits. If a captured name is bound again, the methods do not pass on `self`, a method of `self`,
+      or a generator or function that reads the name. If a captured name is bound again, no base is a class of the
+      project.
     - `plain-values`: a captured value is no local function, class or lambda. The name of a captured value does not
       begin with two underscores. If the value is imported, only one import statement binds its name, and the name
       always has the same value (see `one-import` of CHP012).

@@ -74,11 +74,11 @@ class PicklableFunction(Rule):
       comprehension does not keep its value, because each iteration binds the variable again. If a captured name is
       bound again, the code may use the lambda only in a few ways. The code may pass the lambda to the call that builds
       a loader. The code may iterate over the loader that holds the lambda, call `len` on this loader and return the
-      loader. The code may store lambda and loader in a variable for the following statements of the same block. The
-      code may pass lambda and loader to a function of the project that uses them only in the ways that this condition
-      permits. If the lambda creates a generator that reads the name, the surrounding call consumes the generator before
-      the next iteration. If the lambda creates a function that reads the name, the surrounding call calls this function
-      before the next iteration.
+      loader. The code may assign the lambda and the loader to variables, if only later statements of the same block use
+      these variables. The code may pass lambda and loader to a function of the project that uses them only in the ways
+      that this condition permits. If the lambda creates a generator that reads the name, the surrounding call consumes
+      the generator before the next iteration. If the lambda creates a function that reads the name, the surrounding
+      call calls this function before the next iteration.
     - `one-import`: each imported captured name is bound by exactly one import statement, and every path to the lambda
       runs this statement. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.

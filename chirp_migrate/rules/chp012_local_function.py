@@ -69,11 +69,11 @@ class LocalFunction(Rule):
       comprehension does not keep its value, because each iteration binds the variable again. If a captured name is
       bound again, the code may use the function only in a few ways. The code may pass the function to the call that
       builds a loader. The code may iterate over the loader that holds the function, call `len` on this loader and
-      return the loader. The code may store function and loader in a variable for the following statements of the same
-      block. The code may pass function and loader to a function of the project that uses them only in the ways that
-      this condition permits. If the function creates a generator that reads the name, the surrounding call consumes the
-      generator before the next iteration. If the function creates another function that reads the name, the surrounding
-      call calls this function before the next iteration.
+      return the loader. The code may assign the function and the loader to variables, if only later statements of the
+      same block use these variables. The code may pass function and loader to a function of the project that uses them
+      only in the ways that this condition permits. If the function creates a generator that reads the name, the
+      surrounding call consumes the generator before the next iteration. If the function creates another function that
+      reads the name, the surrounding call calls this function before the next iteration.
     - `one-import`: each imported captured name is bound by exactly one import statement, and every path to the function
       runs this statement. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.

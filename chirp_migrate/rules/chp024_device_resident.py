@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from chirp_migrate.analysis.devices.device_moves import may_move_to_device
 from chirp_migrate.analysis.loaders.device_data import has_device_dataset
 from chirp_migrate.analysis.loaders.loader_values import LoaderValue, may_use_loader
-from chirp_migrate.analysis.loops.sync_points import device_loops
+from chirp_migrate.analysis.loops.sync_points import find_device_loops
 from chirp_migrate.rules.api import (
     Module,
     Project,
@@ -39,7 +39,7 @@ class DeviceResident(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report loops that copy parts of each batch to one device, unless the data is on a device already."""
-        for device_loop in device_loops(module, project):
+        for device_loop in find_device_loops(module, project):
             devices = list(dict.fromkeys(quote_sources(module, device) for device in device_loop.moves.values()))
             if len(devices) == 1 and not all(
                 _has_device(one) or has_device_dataset(one) for one in device_loop.loaders

@@ -10,7 +10,7 @@ import libcst as cst
 from chirp_migrate.analysis.devices.device_moves import may_move_to_device
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
 from chirp_migrate.analysis.loops.loop_names import innermost_statement
-from chirp_migrate.analysis.loops.sync_points import device_loops
+from chirp_migrate.analysis.loops.sync_points import find_device_loops
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
@@ -43,7 +43,7 @@ class ItemInLoop(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report the numbers that a loop over a loader reads in every step; one finding for each loop."""
-        for there in device_loops(module, project):
+        for there in find_device_loops(module, project):
             numbers = [wait.node for wait in there.waits() if wait.is_number and not _is_returned(module, wait.node)]
             if numbers:
                 message = (

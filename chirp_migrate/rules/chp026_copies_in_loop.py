@@ -16,7 +16,7 @@ from chirp_migrate.analysis.dataflow.value_flow import (
 from chirp_migrate.analysis.devices.device_moves import may_move_to_device
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
 from chirp_migrate.analysis.loops.loop_names import innermost_statement
-from chirp_migrate.analysis.loops.sync_points import device_loops
+from chirp_migrate.analysis.loops.sync_points import find_device_loops
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
@@ -54,7 +54,7 @@ class CopiesInLoop(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report copies to the CPU that can move below the loop."""
-        for there in device_loops(module, project):
+        for there in find_device_loops(module, project):
             copies = [
                 wait.node
                 for wait in there.waits()

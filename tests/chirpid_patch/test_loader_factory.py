@@ -98,7 +98,7 @@ class _Stream(IterableDataset[Any]):
 #: Of docs/factory.md: the arguments of each line, with those of the lines after it as far as they go together.
 RULES: list[tuple[Any, dict[str, Any], str]] = [
     (tensor_data(8), {"optimize": False, "num_workers": 2},
-     "original loading (optimize=False): 2 worker processes"),
+     "PyTorch's own loading (optimize=False): 2 worker processes"),
     (tensor_data(8), {"device": "cpu", "resident_share": 0.5},
      "on cpu: 0.8 KiB of samples are stored on the device, and batches are built from these samples"),
     (tensor_data(8), {"tune": True, "num_workers": 3, "thread_safe": True},

@@ -140,7 +140,9 @@ def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.Mon
     rounds = [asked[number : number + 3] for number in range(0, 3 * MIN_ROUNDS, 3)]
     assert rounds[0] == [0, 1, 2] and all(sorted(one) == [0, 1, 2] for one in rounds)
     assert rounds[0] != rounds[1] != rounds[2]
-    (foretold,) = [line for line in said if isinstance(line, str) and line.startswith("measuring 3 configurations of Waiting")]
+    (foretold,) = [
+        line for line in said if isinstance(line, str) and line.startswith("measuring 3 configurations of Waiting")
+    ]
     assert "the measurement takes about " in foretold
     steps = [step for step in said if isinstance(step, ProgressStep)]
     fewest = [(step.done, step.total) for step in steps if step.text.startswith("round")][: 3 * MIN_ROUNDS]

@@ -48,7 +48,7 @@ def has_training_modules(root: Path) -> bool:
 def is_scaffold_file(path: str, content: bytes) -> bool:
     """Return whether `apply` added the file at `path` of a project, even if the user has edited the file since.
 
-    The function compares the path and the first line of the file with the template. For a notebook, the function
+    The function checks whether the path and the first line are those of a template. For a notebook, the function
     compares the path and the title. The rules must skip added files, because the added tests contain original code for
     comparison.
     """

@@ -80,7 +80,7 @@ def runs_in_every_iteration(module: Module, loop: cst.For, node: cst.CSTNode) ->
     return False
 
 
-def device_loops(module: Module, project: Project) -> Iterator[DeviceLoop]:
+def find_device_loops(module: Module, project: Project) -> Iterator[DeviceLoop]:
     """Yield the loops over loaders in which code moves the batches to a device."""
     for loop, loaders in loader_loops(module, project):
         there = DeviceLoop(module, loop, loaders)

@@ -254,7 +254,7 @@ class UnpicklableKind(Enum):
     ARCHIVE = (
         "an open `.npz` archive",
         "cannot be pickled, and forked workers share its file position",
-        "store the arrays that are needed, or open the archive on first use in the worker",
+        "store only the needed arrays of the archive, or open the archive on first use in the worker",
     )
     HDF5 = ("an open HDF5 file", "cannot be pickled, and forked workers may read wrong data from it", _LATER)
     NETCDF = ("an open netCDF file", "cannot be pickled, and forked workers may read wrong data from it", _LATER)

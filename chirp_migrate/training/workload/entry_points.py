@@ -370,7 +370,7 @@ def _entry_points_of_engine(module: str, engine: ast.ClassDef, usual: FullTraini
             folds = usual.folds if "fold_indices" in needed else 1
             yield EntryPoint(module, f"TrainingEngine.{name}", methods[name], own=replace(usual, folds=folds))
         else:
-            yield f"{module}.TrainingEngine.{name}: missing, or without the parameters of a training function"
+            yield f"{module}.TrainingEngine.{name} is missing, or lacks parameters that a training function needs"
 
 
 def _parameters(function: ast.FunctionDef) -> tuple[str, ...]:
