@@ -34,7 +34,7 @@ from chirp_migrate.syntax.project import Project
 )
 @click.argument("code", shell_complete=complete_rule_codes)
 @output_options(
-    "the explanation", "Print no example.", "Print all messages of the examples, not just one for each reason."
+    "the explanation", "Print no example.", "Print every message of the examples, not just one for each reason."
 )
 def explain(code: str, output: Output) -> None:
     """Explain one rule: its reason and safety, the code that it rewrites, and the code that it only reports.

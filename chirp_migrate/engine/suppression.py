@@ -83,7 +83,7 @@ def read_suppressions(text: str) -> Suppressions:
 
 
 def add_ignore_comments(text: str, codes: Mapping[int, Collection[str]]) -> str:
-    """Return ``text`` with an ``ignore`` comment above each statement that contains a line of ``codes``.
+    """Return ``text`` with an ``ignore`` comment above each statement on a line that ``codes`` contains.
 
     Args:
         text: source that can be tokenized.

@@ -11,7 +11,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.uses_elsewhere import new_name_may_clash
-from chirp_migrate.analysis.dataflow.worker_escape import WorkerPurposeFinder
+from chirp_migrate.analysis.dataflow.worker_escape import WorkerUseFinder
 from chirp_migrate.analysis.datasets.declared_class import may_be_declarable
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.objects.pickled import ReportedUnpicklableKind
@@ -153,7 +153,7 @@ class LocalDatasetClass(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Move dataset classes that are local to a function in front of this function."""
-        destinations = module.once(WorkerPurposeFinder, project)
+        destinations = module.once(WorkerUseFinder, project)
         taken: set[str] = set()
         seen: list[cst.ClassDef] = []
         for node in module.find(cst.ClassDef):

@@ -12,7 +12,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_patched_elsewhere, new_name_may_clash
 from chirp_migrate.analysis.dataflow.worker_escape import (
-    WorkerPurposeFinder,
+    WorkerUseFinder,
     may_send_functions_to_workers,
     may_send_lambdas,
 )
@@ -160,7 +160,7 @@ class PicklableFunction(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Turn lambdas that are passed to a loader, a dataset or a transform into functions."""
-        destinations = module.once(WorkerPurposeFinder, project)
+        destinations = module.once(WorkerUseFinder, project)
         # Do not use the names that CHP012 uses for the local functions that it moves.
         local = [
             (one.name.value.strip("_"), movability.enclosing_function_name(module, one))

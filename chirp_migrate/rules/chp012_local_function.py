@@ -11,7 +11,7 @@ import libcst as cst
 from chirp_migrate.analysis.dataflow.closures import captured_names, variable_reads
 from chirp_migrate.analysis.dataflow.worker_escape import (
     DESTINATION_WORDS,
-    WorkerPurposeFinder,
+    WorkerUseFinder,
     may_send_functions_to_workers,
     may_send_local_functions,
 )
@@ -146,7 +146,7 @@ class LocalFunction(Rule):
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Move local functions that are passed to a loader, a dataset or a transform."""
-        destinations = module.once(WorkerPurposeFinder, project)
+        destinations = module.once(WorkerUseFinder, project)
         taken: set[str] = set()
         shared_functions: _SharedFunctions = {}
         seen: list[cst.FunctionDef] = []

@@ -102,7 +102,7 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
     if len(before) != len(after) or len(before) < 2:
         raise ValueError("a ratio with an interval needs two or more measured times, and equally many of both versions")
     if min(*before, *after) <= 0:
-        raise ValueError("times must be positive")
+        raise ValueError("each time in seconds must be above 0")
     import numpy as np
 
     logs = np.log(np.asarray(after, dtype=np.float64) / np.asarray(before, dtype=np.float64))

@@ -88,7 +88,11 @@ def _recommend_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> li
     if way.num_workers:
         if loader.now is None or loader.now.prefetch_factor != way.prefetch_factor:
             level = loader.comparisons[loader.measured.index(chosen)].outcome is SettingsOutcome.TIED
-            same = "the smallest value that is tied with the best" if level else "the fastest measured value"
+            same = (
+                "the smallest value that is tied with the best"
+                if level
+                else "the value with the fastest measured loading"
+            )
             advice.append(Recommendation(_setting_name(loader, "prefetch_factor"), str(way.prefetch_factor), same))
         advice += _recommend_persistent_workers(loader, chosen)
     return advice

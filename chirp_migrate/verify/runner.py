@@ -126,7 +126,8 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
 def _time_entry_points(spec: RunSpec, parent: ParentConnection, small: TrainingData) -> None:
     """Time each entry point (training function or script), in turns with the process of the other version.
 
-    Before the timing, the function runs the entry points in ``spec.repeats`` again as in the recording of batches.
+    Before the timing, the function runs each entry point in ``spec.repeats`` once more, with the sizes of the watched
+    run.
     """
     parent.wait_for_turn()
     parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))

@@ -174,7 +174,7 @@ class Judge:
             return Decision(Verdict.NOT_EQUIVALENT, differences[0])
         total, claims, threshold, of = self.total, self._lines.get(None), 1 - self._wanted, len(self.entries)
         if total is None or claims is None:
-            return Decision(Verdict.NOT_SHOWN, "too few rounds for an interval: use a longer --time-budget")
+            return Decision(Verdict.NOT_SHOWN, "too few rounds for a confidence interval: use a longer --time-budget")
         who = f"{of} of {of + not_timed} entry points together" if not_timed else "all entry points together"
         if of == 1 and not not_timed:
             who = "the training"

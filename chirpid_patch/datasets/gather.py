@@ -189,7 +189,7 @@ class BatchedDataset(GatherNode, Dataset[Any]):
 
     @property
     def looks_up_without_user_code(self) -> bool:
-        """Return whether looking up the index of an inner sample runs no code of the user.
+        """Return whether no user code runs when an index of this dataset is mapped to an index of the wrapped dataset.
 
         If True, a loader may look up such indices earlier, in another thread, or more or less often than PyTorch's
         loader.

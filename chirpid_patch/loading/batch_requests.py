@@ -1,4 +1,4 @@
-"""The requests of an epoch.
+"""The requests for batches that a loader sends to its workers or threads in an epoch.
 
 A request contains the indices of a batch, and the key that determines its random numbers.
 """

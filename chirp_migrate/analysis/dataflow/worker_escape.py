@@ -76,7 +76,7 @@ def may_send_functions_to_workers(text: str, project: Project) -> bool:
     return "ransform" in text and _TRANSFORM.search(text) is not None and _ABOUT_TORCH.search(text) is not None
 
 
-class WorkerPurposeFinder:
+class WorkerUseFinder:
     """Find the purpose, such as "collate_fn", for which workers need a function of one module.
 
     Args:
@@ -106,7 +106,7 @@ class WorkerPurposeFinder:
         return self._first_purpose(variable_reads(self._module, node.name.value, self._module.scopes.scope_of(node)))
 
     def purpose_of_class(self, node: cst.ClassDef) -> str | None:
-        """Return the name of a local class as purpose if its objects are datasets; else None."""
+        """Return the class name, as the reason why workers need a local class whose objects are datasets; else None."""
         names = qualified_base_names(self._module, self._project, node)
         return node.name.value if any(inherits_from(self._project, name, DATASET) for name in names) else None
 
@@ -336,7 +336,7 @@ def may_send_local_functions(outline: Outline, project: Project) -> bool:
 
 
 def _may_have_purpose(outline: Outline, project: Project) -> bool:
-    """Return whether :class:`WorkerPurposeFinder` may find a purpose in a module, judged by the names in the module."""
+    """Return whether :class:`WorkerUseFinder` may find a purpose in a module, judged by the names in the module."""
     stored = {
         *(one.arg for one in outline.find(ast.keyword)),
         *(one.attr for one in outline.find(ast.Attribute) if isinstance(one.ctx, ast.Store)),

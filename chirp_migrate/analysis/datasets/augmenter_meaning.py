@@ -357,7 +357,9 @@ class _MaskGrammar:
     def _check_guard(self, conditions: frozenset[str], count: str) -> None:
         """Check that a mask has only the conditions *positive* and *longer* of its own axis."""
         if not conditions <= {f"{count} positive", f"{count} longer"}:
-            raise UnknownAugmentation("the masks depend on a condition other than `parameter > 0 and size > parameter`")
+            raise UnknownAugmentation(
+                "a condition other than `width > 0 and size > width` decides whether a mask is drawn"
+            )
         if f"{count} longer" in conditions:
             self._guarded.add(count)
 

@@ -232,7 +232,7 @@ def match_augmentation_pattern(getitem_result: GetitemResult) -> AugmentedSample
 
 
 def _applied_functions(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
-    """Return the wrapped dataset, and the functions that the value applies to x, in the order of the calls.
+    """Return the wrapped dataset, and the functions that ``value`` applies to its x, in the order of the calls.
 
     The result is None for a value of any other form.
     """
