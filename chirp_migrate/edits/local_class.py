@@ -189,7 +189,7 @@ class LocalClass:
         elif not isinstance(self.init.body, cst.IndentedBlock):
             raise NotMovable("the body of `__init__` is on the line of its `def`")
         elif self.module.scopes.names_bound(self.init, nested=True) & {value.name for value in self.values}:
-            raise NotMovable("`__init__` assigns a local variable that has the name of a captured variable")
+            raise NotMovable("`__init__` binds a parameter or local variable with the name of a captured variable")
 
     def _check_reads(self, captured: CapturedName) -> None:
         """Check that the class reads captured names only in methods with ``self``."""

@@ -32,10 +32,9 @@ class ComposedTransforms(Rule):
       `for each in self.attribute` and returns `x`. The attribute is not a method of the class. `__call__` has no
       decorator and is not `async`. `__call__` has one parameter besides `self`, without a default.
 
-    A project has its own masks or noise if its code contains the word `time_mask_param` or `randn_like`. Without
-    `--all-loaders`, the rule decorates a class only if a loader may apply the class to batches. The project must build
-    a loader outside of tests. The migration must improve at least one loader that can contain the class (see "gain" in
-    docs/glossary.md).
+    Without `--all-loaders`, the rule decorates a class only if a loader may apply the class to batches. The project
+    must build a loader outside of tests. The migration must improve at least one loader that can contain the class (see
+    "gain" in docs/glossary.md).
     """
 
     code = "CHP028"

@@ -48,8 +48,9 @@ class MeasuredDataset:
 
 
 def make_measured_dataset(dataset: Any, batch_size: int, uses_runtime: bool) -> MeasuredDataset:
-    """Prepare the measurement of a dataset for which the user has no loader. The function
-    builds a loader that shuffles, as for training.
+    """Prepare the measurement of a dataset for which the user has no loader.
+
+    The measured loader shuffles, as for training.
 
     Args:
         dataset: the dataset.

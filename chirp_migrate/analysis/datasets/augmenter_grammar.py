@@ -48,7 +48,9 @@ def sample_parameter_and_body(function: ast.FunctionDef) -> tuple[str, list[ast.
     names = [argument.arg for argument in given.args]
     others = given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults
     if len(names) != 2 or names[0] != "self" or others or function.decorator_list:
-        raise UnknownAugmentation(f"`{function.name}` has a decorator, or parameters other than `self` and one sample")
+        raise UnknownAugmentation(
+            f"`{function.name}` has a decorator, a default or a parameter besides `self` and a sample"
+        )
     body = function.body[1:] if _is_text(function.body[0]) else function.body
     return names[1], list(body)
 
