@@ -31,8 +31,10 @@ from qa.rule_cases import cases
 from qa.soundness_programs.mutants import Mutant, forget, judging_modules, mutants_of
 
 _PAIRS = ROOT / "fixtures" / "rules"
-#: Seconds after which the migration of a program counts as an error. Usually a migration takes 0.1 s.
-_PROGRAM_S = 20.0
+#: Seconds after which the migration of a program counts as an error. Usually a migration takes 0.1 s. After the first
+#: such error of a mutant, its other programs have the shorter limit.
+_PROGRAM_S, _PROGRAM_S_AFTER_TIMEOUT = 20.0, 1.0
+_has_timed_out = False
 
 
 @dataclass(frozen=True)
@@ -110,6 +112,8 @@ def _detect(codes: tuple[str, ...], random: int, which: tuple[str, int]) -> Dete
     for rule in rewriting_rules(codes):  # trace the calls of all programs before the condition is switched off
         for title in cases(rule.code):
             _called(rule.code, title)
+    global _has_timed_out
+    _has_timed_out = False
     with mutant():
         rules = [rule for rule in rewriting_rules(codes) if name in judging_modules_of(rule.code)]
         broken = tuple(rule.code for rule in rules if _is_broken(rule))
@@ -149,7 +153,7 @@ def _migrated(rule: Rule, texts: dict[str, str], path: str) -> str | None:
     others = {f"rule/{one.name}": one.read_text(encoding="utf-8") for one in (_PAIRS / rule.code).glob("*.py")}
     others = {name: text for name, text in others.items() if name not in ("rule/before.py", "rule/after.py")}
     try:
-        with _time_limit(_PROGRAM_S):
+        with _time_limit(_PROGRAM_S_AFTER_TIMEOUT if _has_timed_out else _PROGRAM_S):
             return rewrite_text(path, texts[path], Project({**others, **texts}), unsafe=True, rules=[rule])[0]
     except Exception:
         return None
@@ -160,6 +164,8 @@ def _time_limit(seconds: float) -> Iterator[None]:
     """Raise TimeoutError after ``seconds``, because a loop may have no end without one of its conditions."""
 
     def stop(*_: object) -> None:
+        global _has_timed_out
+        _has_timed_out = True
         raise TimeoutError
 
     signal.signal(signal.SIGALRM, stop)
