@@ -107,7 +107,7 @@ def test_identical_trees_train_the_same_and_everything_is_reported(
     assert report.verdict not in (Verdict.NOT_EQUIVALENT.text, Verdict.FAILED.text)
     text = shown(report)
     assert text.startswith(f"Verdict: {report.verdict}. ")
-    assert "1 entry point to the last bit" in text and "smallest adjusted p" in text
+    assert "1 entry point is equal to the last bit" in text and "smallest adjusted p" in text
     assert "zero-cost loading" in text and "Rounds: " in text and "1 x 250" in text and "Time spent on: " in text
     assert read_document(to_json_bytes(report, indent=None), VerifyReport) == report
     assert len(report.rounds.made) == ROUNDS
