@@ -53,7 +53,7 @@ def effective(options: list[str]) -> list[str]:
 
 def with_report(text: str, report: str, options: list[str]) -> str:
     """Return ``text`` with the report between the markers, without the line that refers to more details."""
-    shown = report.partition("\nEverything measured: ")[0].strip("\n")
+    shown = report.partition("\nTo see all measurements, ")[0].strip("\n")
     lines = "\n".join(f"    {line}".rstrip() for line in shown.splitlines())
     command = shlex.join(["chirp-migrate", "verify", "backend/", *options])
     block = f"{BEGIN}\n\n`{command}`, on a migrated copy of the fixture backend:\n\n{lines}\n\n{END}"
