@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from multiprocessing import get_context
 from types import FrameType
@@ -31,10 +31,8 @@ from qa.rule_cases import cases
 from qa.soundness_programs.mutants import Mutant, forget, judging_modules, mutants_of
 
 _PAIRS = ROOT / "fixtures" / "rules"
-#: Seconds after which the migration of a program counts as an error. Usually a migration takes 0.1 s. After the first
-#: such error of a mutant, its other programs have the shorter limit.
-_PROGRAM_S, _PROGRAM_S_AFTER_TIMEOUT = 20.0, 1.0
-_has_timed_out = False
+#: Seconds after which the migration of a program has no end. Usually a migration takes 0.1 s.
+_PROGRAM_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -49,6 +47,7 @@ class Detection:
         rewritten: programs in fixtures/rules that must not be rewritten, and are rewritten without the condition.
         broken: codes of the rules whose ``before.py`` no longer becomes ``after.py``.
         random: numbers of the random programs that behave differently after their migration.
+        has_no_end: whether the migration of a program has no end.
     """
 
     mutant: str
@@ -58,11 +57,12 @@ class Detection:
     rewritten: tuple[str, ...] = ()
     broken: tuple[str, ...] = ()
     random: tuple[int, ...] = ()
+    has_no_end: bool = False
 
     @property
     def is_detected(self) -> bool:
         """Return whether anything detected the loss of the condition."""
-        return bool(self.rewritten or self.broken or self.random)
+        return bool(self.rewritten or self.broken or self.random or self.has_no_end)
 
 
 def rewriting_rules(codes: Iterable[str]) -> list[Rule]:
@@ -112,8 +112,16 @@ def _detect(codes: tuple[str, ...], random: int, which: tuple[str, int]) -> Dete
     for rule in rewriting_rules(codes):  # trace the calls of all programs before the condition is switched off
         for title in cases(rule.code):
             _called(rule.code, title)
-    global _has_timed_out
-    _has_timed_out = False
+    short = name.rpartition(".")[2]
+    detection = Detection(f"{short}.{mutant.function}", short, mutant.line, mutant.text)
+    try:
+        return _run_programs(mutant, codes, random, name, detection)
+    except _NoEnd:
+        return replace(detection, has_no_end=True)
+
+
+def _run_programs(mutant: Mutant, codes: tuple[str, ...], random: int, name: str, detection: Detection) -> Detection:
+    """Migrate all programs without the condition, and return ``detection`` with the programs that detect the loss."""
     with mutant():
         rules = [rule for rule in rewriting_rules(codes) if name in judging_modules_of(rule.code)]
         broken = tuple(rule.code for rule in rules if _is_broken(rule))
@@ -133,8 +141,7 @@ def _detect(codes: tuple[str, ...], random: int, which: tuple[str, int]) -> Dete
     found: tuple[int, ...] = ()
     if random and not (rewritten or broken):
         found = tuple(_differing(mutant, random))
-    short = name.rpartition(".")[2]
-    return Detection(f"{short}.{mutant.function}", short, mutant.line, mutant.text, rewritten, broken, found)
+    return replace(detection, rewritten=rewritten, broken=broken, random=found)
 
 
 def _is_rewritten(rule: Rule, texts: dict[str, str]) -> bool | None:
@@ -153,20 +160,22 @@ def _migrated(rule: Rule, texts: dict[str, str], path: str) -> str | None:
     others = {f"rule/{one.name}": one.read_text(encoding="utf-8") for one in (_PAIRS / rule.code).glob("*.py")}
     others = {name: text for name, text in others.items() if name not in ("rule/before.py", "rule/after.py")}
     try:
-        with _time_limit(_PROGRAM_S_AFTER_TIMEOUT if _has_timed_out else _PROGRAM_S):
+        with _time_limit(_PROGRAM_S):
             return rewrite_text(path, texts[path], Project({**others, **texts}), unsafe=True, rules=[rule])[0]
     except Exception:
         return None
 
 
+class _NoEnd(BaseException):
+    """The migration of a program has no end. The class is no ``Exception``, so that no rule catches the error."""
+
+
 @contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise TimeoutError after ``seconds``, because a loop may have no end without one of its conditions."""
+    """Raise an error after ``seconds``, because a loop may have no end without one of its conditions."""
 
     def stop(*_: object) -> None:
-        global _has_timed_out
-        _has_timed_out = True
-        raise TimeoutError
+        raise _NoEnd
 
     signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, seconds)
