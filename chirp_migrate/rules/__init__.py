@@ -1,4 +1,4 @@
-"""Find all rules: :func:`all_rules` creates each :class:`~chirp_migrate.rules.base.Rule` in a module ``chp….py``."""
+"""Find all rules: :func:`all_rules` creates one object of each rule class in the modules ``chp….py``."""
 
 from __future__ import annotations
 

@@ -42,8 +42,8 @@ class RuleMatch:
             learns use this attribute.
         gain: what the rewrite of a loader improves; None if the rule estimates no gain. A rewrite with a gain of kind
             ``GainKind.NOTHING`` is applied only with ``--all-loaders``.
-        together: the calls that build loaders whose rewrites a review accepts or refuses only together with this
-            rewrite. Each call is a pair: path of the file, and line number in the original file.
+        together: calls that build loaders. A review accepts or refuses the rewrites of these calls only together with
+            this rewrite. Each call is a pair: path of the file, and line number in the original file.
     """
 
     offset: int
@@ -105,10 +105,10 @@ class Rule(ABC):
             such rules first. In report formats with levels, these findings are warnings, and all other findings are
             notes.
         stops_workers: whether the code that the rule finds makes workers fail with every start method except ``fork``.
-            Findings of such a rule are printed even without ``--verbose``, and `check` does not report their code as
-            clean.
+            Findings of such a rule are printed even without ``--verbose``. The command ``check`` does not print
+            ``Clean`` if the code has such a finding.
         verbose_only: whether the terminal output contains advice and suggestions of the rule only with ``--verbose``.
-            Reports contain these findings in any case.
+            All other reports, such as JSON, contain these findings in any case.
     """
 
     code: ClassVar[str]
@@ -141,7 +141,7 @@ class Rule(ABC):
         return inspect.cleandoc(vars(type(self)).get("__doc__") or "").replace("``", "`")
 
     def names(self, project: Project) -> Set[str]:
-        """Return more words for ``trigger`` that depend on the project, such as aliases of an imported class.
+        """Return words to search for in addition to ``trigger``, such as aliases of a class that the project imports.
 
         The rule searches source texts for these words as whole words only. A word of ``trigger`` may also be part of a
         longer word.
@@ -169,7 +169,7 @@ class Rule(ABC):
         return self.may_find(outline, project)
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether this rule, without findings in a module, may have findings after rewrites by other rules.
+        """Return whether rewrites by other rules may create the first finding of this rule in a module.
 
         Args:
             module: the module before the rewrites.

@@ -77,14 +77,14 @@ class DataLoaderFactory(Rule):
       `DataLoader` takes.
     - `not-replaced`: no file of the project replaces the name `DataLoader` in this module, or a method of `DataLoader`.
       A `patch` or `setattr` of the name counts as a replacement. A `patch.dict` of the module's ``__dict__`` with the
-      name also counts. A string such as `"train.DataLoader"` counts as a replacement if the string ends in the names of
-      the module and the class. An assignment such as `train.DataLoader = Fake` counts as a replacement, but an
-      assignment to `self.DataLoader` does not. An assignment to an attribute of `DataLoader` counts as a replacement.
-      In a file that mentions `DataLoader`, an assignment to `__defaults__`, `__kwdefaults__` or `__code__` of any
-      function counts as a replacement. A call of `reload` for PyTorch's module `dataloader` counts as a replacement. If
-      the project sets attributes with computed names, as in `setattr(module, name, value)`, a call that gets the string
-      `"DataLoader"` or a keyword argument `DataLoader=…` counts as a replacement. A `patch` of PyTorch's own module
-      does not count, because modules that have imported the class do not see this patch.
+      name also counts. Any string that ends in the names of the module and the class, such as `"train.DataLoader"`,
+      also counts, because code may pass the string to `patch`. An assignment such as `train.DataLoader = Fake` counts
+      as a replacement, but an assignment to `self.DataLoader` does not. An assignment to an attribute of `DataLoader`
+      counts as a replacement. In a file that mentions `DataLoader`, an assignment to `__defaults__`, `__kwdefaults__`
+      or `__code__` of any function counts as a replacement. A call of `reload` for PyTorch's module `dataloader` counts
+      as a replacement. If the project sets attributes with computed names, as in `setattr(module, name, value)`, a call
+      that gets the string `"DataLoader"` or a keyword argument `DataLoader=…` counts as a replacement. A `patch` of
+      PyTorch's own module does not count, because modules that have imported the class do not see this patch.
     - `name-not-hidden`: no function, class or comprehension around the call binds the name `OptimalDataLoaderFactory`
       to another object. Other rules have the same condition for the names that their rewrites add.
 
@@ -162,8 +162,8 @@ class DataLoaderFactory(Rule):
 def _has_known_role(module: Module, use: LoaderClassUse) -> bool:
     """Return whether a mention of ``DataLoader`` shows the role of its loader: training, validation or test.
 
-    Only if all mentions in a file show their roles, the rewritten file calls ``create_training_loader`` and similar
-    functions. So the result is also True for a mention that the rule does not rewrite.
+    The rewritten file calls ``create_training_loader`` and similar functions only if the result is True for all
+    mentions. A mention that the rule does not rewrite must not prevent these calls, so its result is also True.
     """
     if use.call is None:
         return bool(use.why == "named" or use.what)

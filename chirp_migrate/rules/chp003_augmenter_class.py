@@ -75,9 +75,9 @@ class WorkerSafeAugmenter(Rule):
     - `usual-names`: in all calls in the body of the class, the names `random`, `torch`, `np` (NumPy) and `Image`
       (Pillow) refer to these modules. The names `len`, `min`, `max` and `range` refer to Python's own functions.
 
-    Without `--all-loaders`, the rule decorates a class only if a loader may apply the class to batches. The project
-    must build a loader outside of tests. The migration must improve at least one loader that can contain the class (see
-    "gain" in docs/glossary.md).
+    Without `--all-loaders`, the rule decorates a class only if two more conditions hold. The project builds a loader
+    outside of tests. At least one loader that can contain the class may apply the class to batches, and the migration
+    improves this loader (see "gain" in docs/glossary.md).
     """
 
     code = "CHP003"

@@ -48,7 +48,9 @@ class MaterializedStandardization(Rule):
       ``append`` of one element.
     - `starts-empty`: the statement ``samples = []`` is before the loop, in the same block. No statement between
       ``samples = []`` and the loop uses the list or leaves the block.
-    - `unused-in-loop`: no function inside the loop uses the list. No code uses the list after an error in the loop.
+    - `unused-in-loop`: no inner function or class uses the list, and the list is not declared ``global`` or
+      ``nonlocal``. If the loop is in the body of a `try`, or of a `with` that may swallow exceptions, all uses of the
+      list are in this body, because an error leaves the list unfinished.
     - `plain-names`: the dataset, the sequence, mean and std are names that the loop does not bind. None of these names
       is the name of the list.
     - `names-have-values`: the dataset, the sequence, mean and std provably have values before the loop. No class body
@@ -100,7 +102,7 @@ def _is_append_statement(statement: ast.stmt) -> bool:
 
 
 def _call_text(module: Module, project: Project, node: cst.CSTNode, found: StandardizedList, before: str) -> str:
-    """Return the source of the call that builds the list, with the text ``before`` in front of the call."""
+    """Return the source of a call of ``standardized_samples``, with the text ``before`` in front of the call."""
     arguments = [str(one) for one in (found.dataset, found.indices, found.mean, found.std)]
     arguments += [f"eps={shortest_number_source(found.eps)}"] if found.eps else []
     arguments += [f"reads={found.reads}"] if found.reads != 1 else []

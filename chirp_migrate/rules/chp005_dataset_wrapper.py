@@ -1,4 +1,4 @@
-"""CHP005: replace augmenting datasets that ``type(...)`` creates from lambdas."""
+"""CHP005: replace classes of augmenting datasets that ``type(...)`` creates from lambdas."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class DatasetWrapper(Rule):
         return find_aliases(project, "Dataset")
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Replace the calls that create datasets of a class that ``type(...)`` creates."""
+        """Replace calls of dataset classes that ``type(...)`` creates by calls of ``WorkerSafeAugmentedDataset``."""
         for call in module.find(cst.Call):
             match [call.func, *(argument.value for argument in call.args)]:
                 case [cst.Name(value="type"), cst.SimpleString(), cst.Tuple(elements=bases), cst.Dict() as entries]:
@@ -162,8 +162,8 @@ def _examine_type_call(
 def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -> list[CapturedName] | None:
     """Return the variables of enclosing functions that hold the dataset, the transforms and the training flag.
 
-    The result is None if one of the three is not a plain variable. The result is also None if the code always calls a
-    parameter that may be None.
+    The result is None if one of these is not a plain variable. The result is also None if the code calls a transform
+    without a condition, and the transform is a parameter with the default None.
     """
     found: list[CapturedName] = []
     unconditional = [stage.function for stage in meaning.stages if stage.gate is None]

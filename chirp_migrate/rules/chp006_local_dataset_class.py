@@ -55,13 +55,13 @@ class LocalDatasetClass(Rule):
       The definition is not the only statement of its block.
     - `no-decorator`: the class has no decorators and no keywords, such as `metaclass=`.
     - `plain-bases`: each base of the class is a name that is known at module level. Each base is a class of PyTorch or
-      torchvision, or a class of the project that inherits from such a class. A base from the project has no metaclass,
-      no ``__init_subclass__`` and no decorators that may store state. A base from the project defines no method that
-      creates, copies, pickles or inspects its objects, such as ``__new__``, ``__deepcopy__``, ``__getstate__`` or
-      ``__getattr__``. The methods of a base from the project do not use ``__dict__``, ``__qualname__``, ``vars`` or
-      ``dir``. The attributes of a base from the project are not objects of project classes, because such an object may
-      be a descriptor. The methods of a base from the project use `type(self)` only to call this class or to read its
-      attributes.
+      torchvision, or a class of the project that inherits from such a class. A base from the project has no decorator,
+      no keyword such as `metaclass=` and no ``__init_subclass__``. Its methods have only decorators that store no
+      state, such as `@property`. A base from the project defines no method that creates, copies, pickles or inspects
+      its objects, such as ``__new__``, ``__deepcopy__``, ``__getstate__`` or ``__getattr__``. The methods of a base
+      from the project do not use ``__dict__``, ``__qualname__``, ``vars`` or ``dir``. The class attributes of a base
+      from the project are not objects of project classes, because such an object may be a descriptor. The methods of a
+      base from the project use `type(self)` only to call this class or to read its attributes.
     - `plain-body`: the body of the class contains methods and constants. All decorators in the body are from Python or
       PyTorch, such as `@property`, and do not register the decorated function elsewhere. Decorators, bases, defaults
       and annotations have the same values at module level as in the function. No other code assigns a module-level name
@@ -69,14 +69,15 @@ class LocalDatasetClass(Rule):
     - `place-independent`: the class contains no code whose result depends on its place, such as ``eval``, ``vars``,
       ``nonlocal``, ``__dict__`` or ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``,
       ``locals`` or ``vars``. The module has no ``__getattr__``.
-    - `no-class-state`: the methods of the class do not use ``__dict__``, ``__qualname__``, ``vars`` or ``dir``. They
-      use `type(self)` only to call this class or to read its attributes. They use the name of the class only for
+    - `no-class-state`: the methods of the class do not use ``__dict__``, ``__qualname__``, ``vars`` or ``dir``. These
+      methods use `type(self)` only to call this class or to read its attributes, and use the name of the class only for
       ``super`` and to read attributes. No file of the project sets an attribute on the class of an object, as in
       `type(dataset).scale = 2`, or reads `type(dataset).__qualname__`. No file contains ``__subclasses__`` or
       ``__func__``. No file lists the classes of a module with ``getmembers``, or passes `type` to a function. If the
-      class captures values, no file uses `type(dataset)` as a key or an argument. If the class captures values, no file
-      compares `type(dataset)` with the class of another object, or creates an object with `type(dataset)(…)`. If the
-      class captures values, its methods and bases do not create objects with ``type(self)`` or ``cls``.
+      class captures values (uses variables of an enclosing function), no file uses `type(dataset)` as a key or an
+      argument. If the class captures values, no file compares `type(dataset)` with the class of another object, or
+      creates an object with `type(dataset)(…)`. If the class captures values, its methods and bases do not create
+      objects with ``type(self)`` or ``cls``.
     - `captured-in-methods`: captured names are variables of an enclosing function that the class reads. Only the bodies
       of methods read captured names. The first parameter of such a method is ``self``, or the method is ``__init__``.
     - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the class.
@@ -90,8 +91,8 @@ class LocalDatasetClass(Rule):
       code may assign the object and the loader to variables, if only later statements of the same block use these
       variables. The code may pass object and loader to a function of the project that uses them only in the ways that
       this condition permits. If a captured name is bound again, the methods do not pass on `self`, a method of `self`,
-      or a generator or function that reads the name. If a captured name is bound again, no base is a class of the
-      project.
+      or a generator or function that reads the name. If a captured name is bound again, no base of the class belongs to
+      the project.
     - `plain-values`: a captured value is no local function, class or lambda. The name of a captured value does not
       begin with two underscores. If the value is imported, only one import statement binds its name, and the name
       always has the same value (see `one-import` of CHP012).
@@ -107,18 +108,18 @@ class LocalDatasetClass(Rule):
     - `attributes-not-listed`: the module of a class that captures names contains no ``vars``, ``dir``, ``globals``,
       ``getmembers`` or ``__dict__``. No file lists the attributes of an object, because the list would contain the new
       attributes with the captured values. Files may list the attributes of `self`, of a class and of parsed arguments.
-    - `class-name-unused`: no file contains `__qualname__`. If the name of the class is taken in the module, no file
-      reads an attribute `__name__`.
+    - `class-name-unused`: no file reads `__qualname__` of the class of an object, as in `type(self).__qualname__`. If
+      the class gets another name (see below), no file reads an attribute `__name__`.
 
     The rule does not move classes of samplers, because samplers stay in the main process.
 
     The class gets another name if its name is taken at module level, or if pytest would collect a class with this name.
     Objects of a class that captures values get attributes for these values.
 
-    By default the rule moves a class only if a loader contains an object of the class, and this loader may have
-    workers, or can read whole batches after the move. If the rule finds no loader with such an object, the rule moves
-    the class only if the file or an imported file contains a loader with workers, or sets a number of workers. Loaders
-    in tests count only for code in tests.
+    By default the rule moves a class only if a loader that contains an object of the class may have workers, or can
+    read whole batches after the move. If the rule finds no loader with such an object, the rule moves the class only if
+    the file or an imported file contains a loader with workers, or sets a number of workers. Loaders in tests count
+    only for code in tests.
     """
 
     code = "CHP006"
@@ -152,7 +153,7 @@ class LocalDatasetClass(Rule):
         )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Move dataset classes that are local to a function in front of this function."""
+        """Move dataset classes from functions to module level, above the top-level code that contains the function."""
         destinations = module.once(WorkerUseFinder, project)
         taken: set[str] = set()
         seen: list[cst.ClassDef] = []
@@ -177,7 +178,7 @@ class LocalDatasetClass(Rule):
 
 
 def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
-    """Return the edits that move a local class to module level, and add the new name of the class to ``taken``."""
+    """Return the edits that move a local class to module level. Also add the new name of the class to ``taken``."""
     module, node, title = local.module, local.node, local.title
     local.check()
     calls = constructor_calls(module, node, title)

@@ -76,22 +76,23 @@ class PicklableFunction(Rule):
       a loader. The code may iterate over the loader that holds the lambda, call `len` on this loader and return the
       loader. The code may assign the lambda and the loader to variables, if only later statements of the same block use
       these variables. The code may pass lambda and loader to a function of the project that uses them only in the ways
-      that this condition permits. If the lambda creates a generator that reads the name, the surrounding call consumes
-      the generator before the next iteration. If the lambda creates a function that reads the name, the surrounding
-      call calls this function before the next iteration.
+      that this condition permits. If the lambda creates a generator that reads the name, a call around the generator
+      consumes all items at once, as in `sum(x * scale for x in batch)`. If the lambda contains another lambda that
+      reads the name, a call around this inner lambda runs the inner lambda at once, as in `sorted(batch,
+      key=lambda x: x * scale)`.
     - `one-import`: each imported captured name is bound by exactly one import statement, and every path to the lambda
       runs this statement. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.
     - `not-inspected`: no code uses an attribute of the lambda, or passes the lambda to `inspect`. The analysis traces
       the lambda through all variables, attributes, containers and parameters that may hold the lambda. No file of the
       project sets an attribute on the lambda, or passes the lambda on in a way that the analysis cannot trace. If the
-      replacement is not a `partial`, no file uses the lambda as a key or reads its identity. No file contains
-      `.__name__` (except of a class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`,
-      `ismethod`, `isroutine`, `FunctionType` or `LambdaType`. No file checks for `MethodType`. If the replacement binds
-      values, as a `partial` or a method does, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
-      `.__globals__` or `.__module__`, except of a class. If the replacement binds values, no file reads the class of
-      the lambda (as `type(f)` does), except in `raise` statements. If the replacement is a `partial`, no file checks
-      whether an object is a `partial`.
+      replacement is not a `partial`, no file uses the lambda as a key or set element, or passes the lambda to `id` or
+      `hash`. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`, `__defaults__`,
+      `__closure__`, `isfunction`, `ismethod`, `isroutine`, `FunctionType` or `LambdaType`. No file checks whether an
+      object is a `MethodType`. If the replacement binds values, as a `partial` or a method does, no file contains
+      `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__`, except of a class. If the
+      replacement binds values, no file reads the class of the lambda (as `type(f)` does), except in `raise` statements.
+      If the replacement is a `partial`, no file checks whether an object is a `partial`.
     - `not-copied`: the replacement binds no values, or no file of the project copies objects deeply. A `partial` and a
       method bind values. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and
       estimators of scikit-learn, which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count.
@@ -102,14 +103,15 @@ class PicklableFunction(Rule):
     - `kept-signature`: a parameter whose default must be computed at the old place of the lambda is keyword-only. Such
       a parameter may also be positional if the following three conditions hold. The code passes the function only to
       loader calls as `collate_fn` or `worker_init_fn`. No file reads the attributes `collate_fn` and `worker_init_fn`
-      of loaders. The function has another parameter, which gets the argument of the loader.
+      of loaders. The function has another parameter for the argument that the loader passes (the samples, or the number
+      of the worker).
     - `not-a-method`: a lambda whose replacement binds values is no method. The lambda is not in the body of a class,
       and no code turns the lambda into a method of an object. No code assigns the lambda to an attribute of a class, or
       of an object that may be a class. The lambda would then be a method, which gets an object as its first argument.
     - `class-not-inspected`: a lambda that uses `self` becomes a method of its class, so no code may inspect this class.
-      Neither the class nor a base in the project has a metaclass, another keyword or a decorator. The modules of these
-      classes contain no `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The analysis finds
-      the class that the name of each base refers to. No class of the project has a `__getattribute__`.
+      Neither the class nor a base in the project has a decorator, or a keyword such as `metaclass=`. The modules of
+      these classes contain no `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The analysis
+      finds the class that the name of each base refers to. No class of the project has a `__getattribute__`.
     - `method-not-shared`: if the lambda becomes a method, no file reads the enclosing method from a class, as in
       `Class.method`. After such a read, the method could get any object as its `self`. A call such as
       `Base.method(self)` in a subclass is allowed.
@@ -421,8 +423,8 @@ def _find_equal_function(
     """Return the function that an earlier rewrite created for an equal lambda, above this lambda; else None.
 
     The result is the name of the function, and an edit that changes nothing. This edit marks that the new rewrite
-    depends on the earlier rewrite. Functions whose name is not in ``preferred_names`` are skipped, because other code
-    may replace such functions.
+    depends on the earlier rewrite. The rule did not create a function whose name is not in ``preferred_names``. Such
+    functions are skipped, because other code may patch these functions.
     """
     parameters, *lines = parameters_and_lines
     top = module.span(module.top_level_statement(node))[0]

@@ -1,4 +1,4 @@
-"""CHP010: mask tensors, not rescaled 8-bit images. The rewrite needs `--unsafe`, because training changes."""
+"""CHP010: apply masks to tensors, not to 8-bit images. The rewrite needs `--unsafe`, because training changes."""
 
 from __future__ import annotations
 
@@ -108,8 +108,8 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
 def _remove_declaration(module: Module, node: cst.ClassDef) -> Edit:
     """Return the edit that removes the decorator of CHP002 from a class, or stops CHP002 from adding the decorator.
 
-    The edit replaces the text from the first decorator to ``class``. CHP002 would edit the same text in the same pass.
-    Edits must not overlap, so the edit of CHP002 is skipped.
+    The edit replaces the text from the first decorator to ``class``. To add the decorator, CHP002 would have to edit
+    the same text. Edits must not overlap, so the tool skips the edit of CHP002.
     """
     place = module.span(node)[0]
     keyword = module.text.index("class", module.span(node.decorators[-1])[1] if node.decorators else place)
@@ -119,7 +119,10 @@ def _remove_declaration(module: Module, node: cst.ClassDef) -> Edit:
 def _mask_construction(
     module: Module, project: Project, augmenter: InitAttributeAssignment | None
 ) -> re.Match[str] | None:
-    """Match the source of the call that creates the image augmenter; None if the call has no known form."""
+    """Return the call that creates the image augmenter, as a match of ``_CONSTRUCTION``.
+
+    The result is None if the call has another form, or if the constructor has a parameter that ``SpecAugment`` lacks.
+    """
     made = _CONSTRUCTION.fullmatch(augmenter.value) if augmenter is not None else None
     if made is None:
         return None

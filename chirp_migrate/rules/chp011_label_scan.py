@@ -45,8 +45,8 @@ _GONE_THROUGH = re.compile(
 class LabelScan(Rule):
     """Rewrites a loop or comprehension only if all these conditions hold:
 
-    - `known-dataset`: the loop reads an object that was created, annotated, named or passed to a loader as a dataset.
-      If the object is an attribute, no property computes this attribute.
+    - `known-dataset`: the loop reads a dataset. The class, annotation or name of the object, or a call that gets the
+      object, shows that the object is a dataset. If the object is an attribute, no property computes this attribute.
     - `only-labels`: the loop uses only the second item of each sample, as in `_, label = dataset[i]`. The variable of
       the loop has no other use.
     - `read-once`: each iteration reads exactly one sample, and reads this sample only once.
@@ -130,7 +130,7 @@ def _make_match(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> Rule
 
 
 def _choose_runtime_function(module: Module, node: cst.CSTNode, scan: ScannedSamples) -> str:
-    """Return ``read_labels`` if this call can replace the whole code, else ``iterate_labels`` (one label at a time)."""
+    """Return ``read_labels`` if one call of it can replace the whole comprehension, else ``iterate_labels``."""
     return _READ if isinstance(node, cst.ListComp) and _yields_plain_labels(module, node, scan) else _ITERATE
 
 

@@ -71,22 +71,25 @@ class LocalFunction(Rule):
       builds a loader. The code may iterate over the loader that holds the function, call `len` on this loader and
       return the loader. The code may assign the function and the loader to variables, if only later statements of the
       same block use these variables. The code may pass function and loader to a function of the project that uses them
-      only in the ways that this condition permits. If the function creates a generator that reads the name, the
-      surrounding call consumes the generator before the next iteration. If the function creates another function that
-      reads the name, the surrounding call calls this function before the next iteration.
+      only in the ways that this condition permits. If the function creates a generator that reads the name, a call
+      around the generator consumes all items at once, as in `sum(x * scale for x in batch)`. If the function contains a
+      lambda that reads the name, a call around the lambda runs the lambda at once, as in `sorted(batch,
+      key=lambda x: x * scale)`. If a captured name is bound again, the function is neither `async` nor a generator, and
+      contains no `def` that reads the name.
     - `one-import`: each imported captured name is bound by exactly one import statement, and every path to the function
       runs this statement. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.
     - `not-inspected`: no code uses an attribute of the function, or passes the function to `inspect`. The analysis
       traces the function through all variables, attributes, containers and parameters that may hold the function. No
       file of the project sets an attribute on the function, or passes the function on in a way that the analysis cannot
-      trace. If the replacement is not a `partial`, no file uses the function as a key or reads its identity. No file
-      contains `.__name__` (except of a class), `__qualname__`, `__code__`, `__defaults__`, `__closure__`, `isfunction`,
-      `ismethod`, `isroutine`, `FunctionType` or `LambdaType`. No file checks for `MethodType`. If the replacement binds
-      values, as a `partial` or a method does, no file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`,
-      `.__globals__` or `.__module__`, except of a class. If the replacement binds values, no file turns the function
-      into a method. Also, no file reads the class of the function (as `type(f)` does), except in `raise` statements. If
-      the replacement is a `partial`, no file checks whether an object is a `partial`.
+      trace. If the replacement is not a `partial`, no file uses the function as a key or set element, or passes the
+      function to `id` or `hash`. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`,
+      `__defaults__`, `__closure__`, `isfunction`, `ismethod`, `isroutine`, `FunctionType` or `LambdaType`. No file
+      checks whether an object is a `MethodType`. If the replacement binds values, as a `partial` or a method does, no
+      file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__`, except of a
+      class. If the replacement binds values, no file turns the function into a method. Also, no file reads the class of
+      the function (as `type(f)` does), except in `raise` statements. If the replacement is a `partial`, no file checks
+      whether an object is a `partial`.
     - `not-copied`: the replacement binds no values, or no file of the project copies objects deeply. A `partial` and a
       method bind values. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and
       estimators of scikit-learn, which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count.
@@ -97,11 +100,12 @@ class LocalFunction(Rule):
     - `kept-signature`: a parameter whose default must be computed at the old place of the function is keyword-only.
       Such a parameter may also be positional if the following three conditions hold. The code passes the function only
       to loader calls as `collate_fn` or `worker_init_fn`. No file reads the attributes `collate_fn` and
-      `worker_init_fn` of loaders. The function has another parameter, which gets the argument of the loader.
+      `worker_init_fn` of loaders. The function has another parameter for the argument that the loader passes (the
+      samples, or the number of the worker).
     - `class-not-inspected`: a function that uses `self` becomes a method of its class, so no code may inspect this
-      class. Neither the class nor a base in the project has a metaclass, another keyword or a decorator. The modules of
-      these classes contain no `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The analysis
-      finds the class that the name of each base refers to. No class of the project has a `__getattribute__`.
+      class. Neither the class nor a base in the project has a decorator, or a keyword such as `metaclass=`. The modules
+      of these classes contain no `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The
+      analysis finds the class that the name of each base refers to. No class of the project has a `__getattribute__`.
     - `method-not-shared`: if the function becomes a method, no file reads the enclosing method from a class, as in
       `Class.method`. After such a read, the method could get any object as its `self`. A call such as
       `Base.method(self)` in a subclass is allowed.
@@ -250,7 +254,7 @@ def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterabl
 
 
 def _is_only_definition(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> bool:
-    """Return whether the definition alone binds its name, directly in the enclosing function, and above every use."""
+    """Return whether no other code binds the name of ``node``, and ``node`` is in no inner block, above every use."""
     scope, start = module.scopes.scope_of(node), module.span(node)[0]
     is_only = len(scope.bindings[node.name.value]) == 1 and module.parents[module.parents[node]] is scope.node
     return is_only and all(module.span(use)[0] > start for use in uses)

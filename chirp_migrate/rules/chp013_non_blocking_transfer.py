@@ -55,8 +55,8 @@ _TRANSFORMERS = r"(?m)^[ \t\f]*(import|from)\s+transformers\b"
 class NonBlockingTransfer(Rule):
     """Rewrites a statement only if each of its calls ``.to(…)`` and ``.cuda(…)`` meets all these conditions:
 
-    - `known-loader`: the enclosing loop iterates over an object that was created, annotated or named as a loader. The
-      loop is not an ``async for``.
+    - `known-loader`: the enclosing loop iterates over a loader. A call that builds the loader, or the annotation or
+      name of the object, shows that the object is a loader. The loop is not an ``async for``.
     - `pinning-loader`: at least one call that builds the loader does not set ``pin_memory=False``. If the rule cannot
       find the call that builds the loader, a file of the project must contain `DataLoader` or the name of a function
       such as `create_training_loader`.
@@ -77,14 +77,16 @@ class NonBlockingTransfer(Rule):
       read the definitions of other libraries.)
     - `arguments-not-inspected`: no file inspects the arguments of a ``to`` or ``cuda``, as in
       ``x.to.assert_called_with(…)``. No file replaces the ``to`` or ``cuda`` of tensors.
-    - `no-batch-encoding`: the code copies only a part of a batch, or no file of the project imports transformers.
+    - `no-batch-encoding`: the code copies only a part of a batch, or no file of the project imports transformers. In
+      old versions of transformers, the ``to`` of a ``BatchEncoding`` takes no ``non_blocking``.
 
-    By default the rule adds ``non_blocking=True`` only where this argument has an effect. A loader of the loop must
-    provably pin its batches, and the rewrite of this loader must have a gain. The loop must not wait for the copy
-    immediately after the copy starts. A loader provably pins its batches if ``pin_memory`` is ``True``,
-    ``torch.cuda.is_available()`` or a comparison with ``"cuda"``. A loader without ``pin_memory`` also pins its batches
-    if its samples are in memory and the loader uses default collation. With ``--all-loaders`` the rule adds the
-    argument everywhere. A review accepts or refuses the copies and the call that builds their loader only together.
+    By default the rule adds ``non_blocking=True`` only where this argument has an effect, that is, under two further
+    conditions. A loader of the loop provably pins its batches, and the factory builds this loader, or the rewrite of
+    this loader has a gain. The loop does not wait for the copy immediately after the copy starts. A loader provably
+    pins its batches if ``pin_memory`` is ``True``, ``torch.cuda.is_available()`` or a comparison with ``"cuda"``. A
+    loader without ``pin_memory`` also pins its batches if its samples are in memory and the loader uses default
+    collation. With ``--all-loaders`` the rule adds the argument without these further conditions. A review accepts or
+    refuses the copies and the call that builds their loader only together.
 
     If a tuple assignment gets too long for a line, the rule writes one assignment for each name. The rule does not
     split the assignment if one new assignment would read a name that another new assignment changes.
@@ -144,7 +146,7 @@ def _check_loop(
 
 
 def gain_of_pinned_copies(module: Module, project: Project, call: cst.Call) -> Gain | None:
-    """Return the gain of rewriting ``call`` to a loader that pins its batches, so that a loop copies without blocking.
+    """Return the gain of rewriting the loader call ``call``, if a loop then copies pinned batches without blocking.
 
     The result is None if no loop provably copies the batches of the loader.
     """

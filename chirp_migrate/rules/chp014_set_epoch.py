@@ -49,10 +49,10 @@ class SetEpoch(Rule):
       `print` or similar.
     - `set-epoch-not-called`: no code of the same function calls `set_epoch`, and no other code of the module calls
       `set_epoch` on this sampler or loader. The loop calls no function of the project that calls `set_epoch`.
-    - `kept-sampler`: at least one enclosing loop that counts keeps the sampler, and does not build a new sampler in
-      each iteration.
-    - `one-counter`: exactly one enclosing loop that counts has `epoch` in its variable's name, or exactly one enclosing
-      loop counts.
+    - `kept-sampler`: of the loops that count and contain the use of the loader, at least one does not build a new
+      sampler in each iteration.
+    - `one-counter`: exactly one loop meets the condition `kept-sampler`, or exactly one such loop has `epoch` in the
+      name of its variable.
     - `named-epoch`: the variable of the loop over epochs is a plain name that contains a letter.
     - `body-on-own-lines`: if the new code must check the class of the sampler, the body of the loop is not on the line
       of the `for`.

@@ -40,7 +40,7 @@ _REMEDY = "Use global generators, or seed this generator with `torch.utils.data.
 
 
 def _may_create_generators(text: str) -> bool:
-    """Return whether the code in a text may create generator objects, or seed workers."""
+    """Return whether the code in a text may create random generators, such as ``default_rng(0)``, or seed workers."""
     if "seed" in text and ("worker_init_fn" in text or "get_state" in text):
         return True
     return any(word in text for word in _HELD_WORDS) and _HELD.search(text) is not None
@@ -67,7 +67,7 @@ class CopiedGenerator(Rule):
         return dataset_names(project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether the module creates generators and may define a dataset class, or may seed workers."""
+        """Return whether the module may seed workers, or creates random generators and may define a dataset class."""
         if any(one.arg == "worker_init_fn" for one in outline.find(ast.keyword)):
             return True
         if "get_state" in outline.text and any(_SEEDS_WORKERS.search(one.name) for one in outline.functions):
@@ -75,13 +75,13 @@ class CopiedGenerator(Rule):
         return _HELD.search(outline.text) is not None and bool(outline.once(possible_dataset_classes, project))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether a rewrite may make ``worker_init_fn`` a keyword argument. This rule reads no other form."""
+        """Return whether a rewrite may pass ``worker_init_fn`` by keyword. This rule ignores positional arguments."""
         return super().may_follow(module, project, rewriters) and may_pass_loader_argument_by_position(
             module, "worker_init_fn"
         )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Report random generators in datasets, and each ``worker_init_fn`` that sets the same seed again."""
+        """Report random generators in datasets, and each ``worker_init_fn`` that sets the same seed in every epoch."""
         if _HELD.search(module.text):
             for one in (one for state in dataset_classes(module, project) for one in find_random_generators(state)):
                 yield RuleMatch(

@@ -69,7 +69,7 @@ class UnpicklableState(Rule):
         )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Report the attributes of datasets that cannot be sent to workers."""
+        """Report dataset attributes that cannot be sent to workers, or fail in workers, such as CUDA tensors."""
 
         def is_on_cuda(value: cst.BaseExpression) -> bool | None:
             return (isinstance(value, cst.Call) and is_move_to_cuda(module, value)) or None

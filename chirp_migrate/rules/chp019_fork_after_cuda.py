@@ -63,9 +63,9 @@ class ForkAfterCuda(Rule):
         return asked or bool(outline.once(possible_dataset_classes, project))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether a rewrite may make ``multiprocessing_context`` a keyword argument.
+        """Return whether a rewrite may pass ``multiprocessing_context`` by keyword.
 
-        This rule reads only the keyword argument.
+        This rule ignores positional arguments.
         """
         return super().may_follow(module, project, rewriters) and may_pass_loader_argument_by_position(
             module, "multiprocessing_context"

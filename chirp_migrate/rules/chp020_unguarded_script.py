@@ -49,7 +49,7 @@ class UnguardedScript(Rule):
         return bool(find_worker_starts_at_import(project, outline.path))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether a rewrite may make ``num_workers`` a keyword argument. This rule reads no other form."""
+        """Return whether a rewrite may pass ``num_workers`` by keyword. This rule ignores positional arguments."""
         return super().may_follow(module, project, rewriters) and may_pass_loader_argument_by_position(
             module, "num_workers"
         )

@@ -43,7 +43,7 @@ class PickledMemoryMap(Rule):
         return find_aliases(project, "memmap")
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Report the attributes of datasets that are memory maps, unless the dataset defines its own pickling."""
+        """Report dataset attributes that are memory maps, unless the dataset defines its own pickling."""
         for attribute, value, _ in pickled_attribute_values(
             module, project, lambda one: _is_memory_map(module, project, one) or None
         ):

@@ -32,9 +32,9 @@ class ComposedTransforms(Rule):
       `for each in self.attribute` and returns `x`. The attribute is not a method of the class. `__call__` has no
       decorator and is not `async`. `__call__` has one parameter besides `self`, without a default.
 
-    Without `--all-loaders`, the rule decorates a class only if a loader may apply the class to batches. The project
-    must build a loader outside of tests. The migration must improve at least one loader that can contain the class (see
-    "gain" in docs/glossary.md).
+    Without `--all-loaders`, the rule decorates a class only if two more conditions hold. The project builds a loader
+    outside of tests. At least one loader that can contain the class may apply the class to batches, and the migration
+    improves this loader (see "gain" in docs/glossary.md).
     """
 
     code = "CHP028"
@@ -66,5 +66,5 @@ class ComposedTransforms(Rule):
 
 
 def _has_own_augmentation(project: Project) -> bool:
-    """Return whether code of the project contains a word of masks or noise (see ``_AUGMENTS``)."""
+    """Return whether the project contains a word that is typical of masks or noise (see ``_AUGMENTS``)."""
     return any(project.search(rf"\b{word}\b", word) for word in _AUGMENTS)

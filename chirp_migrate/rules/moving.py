@@ -16,7 +16,7 @@ def is_moved_by_rule(project: Project, place: CreationPlace) -> bool:
 
 
 def _unmoved_lines(module: Module, project: Project) -> frozenset[int]:
-    """Return the lines of lambdas, functions and classes that CHP006, CHP007 and CHP012 report but do not rewrite."""
+    """Return the line numbers of the findings that CHP006, CHP007 and CHP012 do not rewrite."""
     rules = LocalDatasetClass(), PicklableFunction(), LocalFunction()
     found = (one for rule in rules for one in rule.check(module, project))
     return frozenset(module.position(one.offset)[0] for one in found if not one.edits)
