@@ -70,12 +70,12 @@ class DatasetWrapper(Rule):
     - `not-probed`: no file of the project reads an attribute `dataset`, `training` or `transforms` with `hasattr` or
       `getattr`. No file reads such an attribute in a `try` statement that handles AttributeError. No file sets such an
       attribute on an object other than `self`.
-    - `not-copied`: no file of the project copies objects deeply. No file defines estimators of scikit-learn, because
-      scikit-learn clones estimators. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel` and
-      `pickle.dumps`. Copies of `state_dict()` and `parameters()` do not count. In a project with deep copies, the rule
-      still rewrites the class if the project passes the dataset and its loader only to loader calls, loops, `len` and
-      functions of the project. Each of these functions must also use the dataset and the loader only in these ways, and
-      must not return the dataset or the loader.
+    - `not-copied`: no file of the project copies objects deeply. Deep copies are calls of `deepcopy`, `asdict`,
+      `astuple`, `AveragedModel` and `pickle.dumps`. A file that uses `BaseEstimator` (scikit-learn) or skorch counts,
+      too, because clones of estimators contain deep copies. Copies of `state_dict()` and `parameters()` do not count.
+      In a project with deep copies, the rule still rewrites the class if the project passes the dataset and its loader
+      only to loader calls, loops, `len` and functions of the project. Each of these functions must also use the dataset
+      and the loader only in these ways, and must not return the dataset or the loader.
 
     After the rewrite, the class of the dataset has another name. The dataset has the attributes `dataset`, `training`
     and `transforms`, and its samples are tuples. If a sample of the wrapped dataset is not a pair, reading the sample

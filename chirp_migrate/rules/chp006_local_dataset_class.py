@@ -87,24 +87,25 @@ class LocalDatasetClass(Rule):
     - `used-before-rebound`: each captured name keeps its value until the last use of the class and its objects. The
       variable of a comprehension does not keep its value, because each iteration binds the variable again. If a
       captured name is bound again, the code may use an object of the class, and the loader of this object, only in a
-      few ways. The code may pass object and loader to a loader call, iterate over them, call `len` and return them. The
-      code may assign the object and the loader to variables, if only later statements of the same block use these
-      variables. The code may pass object and loader to a function of the project that uses them only in the ways that
-      this condition permits. If a captured name is bound again, the methods do not pass on `self`, a method of `self`,
-      or a generator or function that reads the name. If a captured name is bound again, no base of the class belongs to
-      the project.
+      few ways. The permitted uses are loader calls, iteration, `len` and `return`. The code may assign the object and
+      the loader to variables, if only later statements of the same block use these variables. The code may pass the
+      object or the loader to a function of the project that uses its argument only in the ways that this condition
+      permits. If a captured name is bound again, the methods do not pass on `self`, a method of `self`, or a generator
+      or function that reads the name. If a captured name is bound again, no base of the class belongs to the project.
     - `plain-values`: a captured value is no local function, class or lambda. The name of a captured value does not
       begin with two underscores. If the value is imported, only one import statement binds its name, and the name
       always has the same value (see `one-import` of CHP012).
-    - `plain-constructor`: the ``__init__`` of a class that captures names has no ``**`` parameter, and assigns none of
-      these names. The body of ``__init__`` is on lines of its own. If the class has no ``__init__``, its bases provably
-      have no constructor either. A class that captures names defines no method that creates, copies, pickles or
-      inspects its objects, such as ``__new__``, ``__deepcopy__``, ``__getstate__`` or ``__getattr__``.
+    - `plain-constructor`: the ``__init__`` of a class that captures names has no ``**`` parameter, and no parameter or
+      variable with one of these names. The body of ``__init__`` is not on the line of its ``def``. If the class has no
+      ``__init__``, its bases provably have no constructor either. A class that captures names defines no method that
+      creates, copies, pickles or inspects its objects, such as ``__new__``, ``__deepcopy__``, ``__getstate__`` or
+      ``__getattr__``.
     - `not-copied`: the objects of the class store no captured values, or no file of the project copies objects deeply.
-      Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and estimators of scikit-learn,
-      which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count. In a project with deep
-      copies, the rule still moves the class if all uses of the class and its objects are uses that
-      `used-before-rebound` permits, and no code returns the class or its objects.
+      Deep copies are calls of `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`. A file that uses
+      `BaseEstimator` (scikit-learn) or skorch counts, too, because clones of estimators contain deep copies. Copies of
+      `state_dict()` and `parameters()` do not count. In a project with deep copies, the rule still moves the class if
+      all uses of the class and its objects are uses that `used-before-rebound` permits, and no code returns the class
+      or its objects.
     - `attributes-not-listed`: the module of a class that captures names contains no ``vars``, ``dir``, ``globals``,
       ``getmembers`` or ``__dict__``. No file lists the attributes of an object, because the list would contain the new
       attributes with the captured values. Files may list the attributes of `self`, of a class and of parsed arguments.

@@ -75,10 +75,10 @@ class PicklableFunction(Rule):
       bound again, the code may use the lambda only in a few ways. The code may pass the lambda to the call that builds
       a loader. The code may iterate over the loader that holds the lambda, call `len` on this loader and return the
       loader. The code may assign the lambda and the loader to variables, if only later statements of the same block use
-      these variables. The code may pass lambda and loader to a function of the project that uses them only in the ways
-      that this condition permits. If the lambda creates a generator that reads the name, a call around the generator
-      consumes all items at once, as in `sum(x * scale for x in batch)`. If the lambda contains another lambda that
-      reads the name, a call around this inner lambda runs the inner lambda at once, as in `sorted(batch,
+      these variables. The code may pass the lambda or the loader to a function of the project that uses its argument
+      only in the ways that this condition permits. If the lambda creates a generator that reads the name, a call around
+      the generator consumes all items at once, as in `sum(x * scale for x in batch)`. If the lambda contains another
+      lambda that reads the name, a call around this inner lambda runs the inner lambda at once, as in `sorted(batch,
       key=lambda x: x * scale)`.
     - `one-import`: each imported captured name is bound by exactly one import statement, and every path to the lambda
       runs this statement. In the imported module, one statement at the top level assigns the name. No file replaces the
@@ -94,10 +94,11 @@ class PicklableFunction(Rule):
       replacement binds values, no file reads the class of the lambda (as `type(f)` does), except in `raise` statements.
       If the replacement is a `partial`, no file checks whether an object is a `partial`.
     - `not-copied`: the replacement binds no values, or no file of the project copies objects deeply. A `partial` and a
-      method bind values. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and
-      estimators of scikit-learn, which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count.
-      In a project with deep copies, the rule still moves the lambda if all uses of the lambda are uses that
-      `used-before-rebound` permits, and no code returns the lambda.
+      method bind values. Deep copies are calls of `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`.
+      A file that uses `BaseEstimator` (scikit-learn) or skorch counts, too, because clones of estimators contain deep
+      copies. Copies of `state_dict()` and `parameters()` do not count. In a project with deep copies, the rule still
+      moves the lambda if all uses of the lambda are uses that `used-before-rebound` permits, and no code returns the
+      lambda.
     - `partial-available`: if the replacement is a `partial`, the name `partial` refers to `functools.partial` at the
       place of the lambda.
     - `kept-signature`: a parameter whose default must be computed at the old place of the lambda is keyword-only. Such

@@ -44,7 +44,8 @@ class ImageRoundTrip(Rule):
     - `one-at-a-time`: each statement that stores the dataset, the training flag or the augmentation stores only one
       attribute.
     - `not-reassigned`: no method except `__init__` assigns the attributes of the dataset and of the training flag.
-      Attributes called `dataset`, `base_dataset` or `training` do not count, because the new base class has them, too.
+      Attributes called `dataset`, `base_dataset` or `training` do not count, because the new base class has these
+      attributes, too.
     - `own-values`: the method `__init__` does not compute the stored values from `self`.
     - `stored-first`: the method `__init__` stores the dataset, the training flag and the augmentation before any
       statement that reads an attribute of `self`.

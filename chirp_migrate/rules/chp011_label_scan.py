@@ -62,8 +62,8 @@ class LabelScan(Rule):
     - `consumed-at-once`: a generator expression is the argument of a call that consumes the whole generator, such as
       ``list`` or ``sum``.
     - `only-collects`: a loop only assigns, counts and appends.
-    - `local-collection`: a loop appends to a variable, as in `labels.append(label)`. The same function creates every
-      value of this variable.
+    - `local-collection`: a loop appends to a variable, as in `labels.append(label)`. Every value of this variable is an
+      object that the same function creates, as in `labels = []`.
     - `dataset-unchanged`: the loop neither assigns nor changes the dataset or the indices.
     - `same-dataset`: no code that runs while a sample is read assigns another object to the name of the dataset. The
       dataset is a local variable, a parameter, an attribute or a name of the module. If the dataset is a name of the

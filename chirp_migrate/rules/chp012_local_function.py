@@ -70,12 +70,12 @@ class LocalFunction(Rule):
       bound again, the code may use the function only in a few ways. The code may pass the function to the call that
       builds a loader. The code may iterate over the loader that holds the function, call `len` on this loader and
       return the loader. The code may assign the function and the loader to variables, if only later statements of the
-      same block use these variables. The code may pass function and loader to a function of the project that uses them
-      only in the ways that this condition permits. If the function creates a generator that reads the name, a call
-      around the generator consumes all items at once, as in `sum(x * scale for x in batch)`. If the function contains a
-      lambda that reads the name, a call around the lambda runs the lambda at once, as in `sorted(batch,
-      key=lambda x: x * scale)`. If a captured name is bound again, the function is neither `async` nor a generator, and
-      contains no `def` that reads the name.
+      same block use these variables. The code may pass the function or the loader to a function of the project that
+      uses its argument only in the ways that this condition permits. If the function creates a generator that reads the
+      name, a call around the generator consumes all items at once, as in `sum(x * scale for x in batch)`. If the
+      function contains a lambda that reads the name, a call around the lambda runs the lambda at once, as in
+      `sorted(batch, key=lambda x: x * scale)`. If a captured name is bound again, the function is neither `async` nor a
+      generator, and contains no `def` that reads the name.
     - `one-import`: each imported captured name is bound by exactly one import statement, and every path to the function
       runs this statement. In the imported module, one statement at the top level assigns the name. No file replaces the
       name in that module, or replaces a module in `sys.modules`.
@@ -91,10 +91,11 @@ class LocalFunction(Rule):
       the function (as `type(f)` does), except in `raise` statements. If the replacement is a `partial`, no file checks
       whether an object is a `partial`.
     - `not-copied`: the replacement binds no values, or no file of the project copies objects deeply. A `partial` and a
-      method bind values. Deep copies are `deepcopy`, `asdict`, `astuple`, `AveragedModel`, `pickle.dumps` and
-      estimators of scikit-learn, which scikit-learn clones. Copies of `state_dict()` and `parameters()` do not count.
-      In a project with deep copies, the rule still moves the function if all uses of the function are uses that
-      `used-before-rebound` permits, and no code returns the function.
+      method bind values. Deep copies are calls of `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`.
+      A file that uses `BaseEstimator` (scikit-learn) or skorch counts, too, because clones of estimators contain deep
+      copies. Copies of `state_dict()` and `parameters()` do not count. In a project with deep copies, the rule still
+      moves the function if all uses of the function are uses that `used-before-rebound` permits, and no code returns
+      the function.
     - `partial-available`: if the replacement is a `partial`, the name `partial` refers to `functools.partial` at the
       place of the function, and the function does not call itself.
     - `kept-signature`: a parameter whose default must be computed at the old place of the function is keyword-only.
