@@ -59,7 +59,7 @@ def imports_runtime(content: bytes) -> bool:
 
 
 def any_file_needs_runtime(files: Iterable[FilePlan]) -> bool:
-    """Return whether one of the ``files`` imports the runtime after the changes.
+    """Return whether the new text of one of the ``files`` imports the runtime.
 
     The files of a vendored copy of the runtime do not count.
     """

@@ -117,7 +117,7 @@ def remove_dependency_entry(text: str, is_added: Callable[[str], bool]) -> str:
 
     Args:
         text: the script.
-        is_added: function that returns whether an entry was added.
+        is_added: function that gets an entry, and returns whether :func:`append_dependency_entry` added the entry.
     """
     try:
         lists = _lists(text)
