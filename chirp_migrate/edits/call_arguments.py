@@ -92,7 +92,7 @@ class CallEdit:
 
     @cached_property
     def _moved_lines(self) -> dict[int, Edit]:
-        """Return the edits of the lines that move to the left if the first argument moves below a new called name.
+        """Return the edits that move lines to the left if the first argument moves to the line below the name.
 
         Each key is the start offset of a line, and its value is the edit of this line. A line moves if it begins at or
         to the right of the first argument. All lines move by the same number of columns. Lines that begin inside a

@@ -127,7 +127,6 @@ def _operand(source: str) -> str:
 
 
 def _reads_self(module: Module, statement: cst.CSTNode) -> bool:
-    """Return whether a statement reads an attribute of ``self``."""
     attributes = () if is_super_init(statement) else (node for node in walk_code(statement) if is_self_attribute(node))
     return any(not isinstance(module.parents[attribute], cst.AssignTarget) for attribute in attributes)
 
