@@ -389,7 +389,11 @@ def _rules_to_repeat(
     matches: Sequence[tuple[Rule, RuleMatch]],
     chosen: Sequence[tuple[Rule, RuleMatch]],
 ) -> Sequence[Rule]:
-    """Return the rules that must check the module again, because the chosen rewrites may create new code to report."""
+    """Return the rules that the next pass must run.
+
+    These are the rules with matches in this pass, and the rules that may find code of the chosen rewrites. If a chosen
+    rule also changes definitions, the result is all ``rules``.
+    """
     if not all(rule.in_place for rule, _ in chosen):
         return rules
     speaking, rewriters = {rule.code for rule, _ in matches}, frozenset(rule.code for rule, _ in chosen)
