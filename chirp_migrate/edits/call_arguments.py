@@ -82,9 +82,9 @@ class CallEdit:
     def edits(self) -> tuple[Edit, ...]:
         """Return all edits of the call. The edits keep commas, comments, alignment and line lengths correct.
 
-        The call keeps its line breaks, with two exceptions. If lines are aligned with the opening bracket and the
-        called name changes, the lines move below the new name. If lines would get too long, the whole call gets black's
-        layout.
+        The call keeps its line breaks, with two exceptions. If the called name changes, and arguments are aligned with
+        the opening bracket, the arguments move to the lines below the new name. If lines would get too long, the whole
+        call gets black's layout.
         """
         renamed = [Edit(*self._module.span(self._call.func), self._callee)] if self._callee else []
         in_place = [*renamed, *self._named, *self._lines_moved_below(), *self._insertion_edits()]

@@ -1,4 +1,4 @@
-"""Rewrite a dataset class as a subclass of a runtime class, whose constructor stores attributes of the dataset."""
+"""Rewrite a dataset class as a subclass of a class of ``chirpid_patch``, whose ``__init__`` stores the attributes."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def superclass_edits(
         module: the module of the class.
         node: the class, which has an ``__init__`` and one base.
         assignments: the assignments of attributes in ``__init__`` of the class.
-        base: name of the class of the runtime that becomes the new base class.
+        base: name of the class of ``chirpid_patch`` that becomes the new base class.
         arguments: source of the arguments of ``super().__init__``.
         passed_assignments: the assignments whose values are among ``arguments``.
         base_attributes: names of the attributes that the new base class sets.
