@@ -59,8 +59,8 @@ class CodeCell:
 
         Args:
             text: the new code.
-            raw: raw text of the whole notebook. The result has the same JSON escapes as this text in unchanged lines of
-                code.
+            raw: raw text of the whole notebook. Unchanged lines of code keep the JSON escapes that they have in this
+                text.
         """
         whole = isinstance(self.value, str)
         spans = [(self.start, self.end)]
