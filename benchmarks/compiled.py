@@ -42,7 +42,7 @@ def _epoch(loader: torch.utils.data.DataLoader, train: bool) -> float:
 @click.option("--rounds", default=15, show_default=True, help="Epochs with, and epochs without the C module.")
 @click.option("--samples", default=800, show_default=True, help="Number of samples in an epoch.")
 def main(rounds: int, samples: int) -> None:
-    """Print the time of an epoch without the C module / the time with it."""
+    """Print the ratio of epoch times (without the C module / with the C module)."""
     if not native.is_available():
         raise click.ClickException("the C module is not compiled here: install with a C compiler")
     compiled = native._native

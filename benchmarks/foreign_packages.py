@@ -71,7 +71,6 @@ class _Side:
         return said["wall_s"], said["cpu_s"]
 
     def close(self) -> None:
-        """End the process."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()

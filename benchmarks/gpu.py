@@ -76,7 +76,6 @@ class _Budget:
 
     @property
     def left_s(self) -> float:
-        """Return the seconds that are left for measurements."""
         return max(0.0, self._ends - time.monotonic())
 
     def span(self, seconds: float) -> Span:
@@ -93,7 +92,6 @@ class _Results:
         folder.mkdir(parents=True, exist_ok=True)
 
     def write(self) -> None:
-        """Write all present results."""
         write_json(self._folder / "gpu.json", as_data(self._run))
 
     def end(self) -> str:
@@ -134,7 +132,7 @@ def main(out_dir: Path, where: str, quick: bool, budget: float | None, samples: 
 
 
 def _measure_all(run: Run, results: _Results, sizes: Sizes, device: torch.device) -> None:
-    """Check the batches, and then measure as long as time is left. Cells with targets are measured first."""
+    """Check the batches, and then measure as long as time is left. Trainings with targets are measured first."""
     budget, say = _Budget(sizes), Progress().step
     warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
     say(f"making {sizes.samples} spectrograms")

@@ -1,9 +1,10 @@
-"""`make bench-multi-scale`: compare training on all scales at once with making each scale when it is needed.
+"""`make bench-multi-scale`: compare training that makes all scales of the images at once, or each scale on demand.
 
-All modes train from the same weights on the same samples in the same order. Each training runs in a separate process,
-and the modes take turns, round after round. The benchmark compares the peak memory (on CUDA, the peak of PyTorch's
-allocator), the samples per second after the first step, the losses of every step, and the final weights. The benchmark
-writes `multi-scale.json` (raw values) and `multi-scale.md` (tables).
+The legacy mode, which makes all scales at once, is the reference. All modes train from the same weights on the same
+samples in the same order. Each training runs in a separate process, and the modes take turns, round after round. The
+benchmark compares the peak memory (on CUDA, the peak of PyTorch's allocator), the samples per second after the first
+step, the losses of every step, and the final weights. The benchmark writes `multi-scale.json` (raw values) and
+`multi-scale.md` (tables).
 """
 
 from __future__ import annotations
@@ -174,7 +175,7 @@ class Compared:
 
     @property
     def training_reduction(self) -> float:
-        """Return the share by which the memory that training adds is below that of the legacy mode."""
+        """Return the share by which the training adds less memory than in the legacy mode."""
         return 1 - median(run.peak - run.before for run in self.runs) / median(
             run.peak - run.before for run in self.legacy
         )
@@ -190,7 +191,7 @@ class Compared:
         return paired_ratio([run.cpu_seconds for run in self.legacy], [run.cpu_seconds for run in self.runs])
 
     def difference(self, name: str) -> float:
-        """Return the largest difference of losses or weights / the largest value of the legacy mode."""
+        """Return the largest absolute difference of losses or weights / the largest absolute value in legacy mode."""
         mine, other = (torch.tensor(getattr(side[0], name), dtype=torch.float64) for side in (self.runs, self.legacy))
         return float((mine - other).abs().max() / other.abs().max())
 

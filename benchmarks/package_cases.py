@@ -78,7 +78,7 @@ def _end_at_first_batch(*_: Any) -> None:
 
 
 def _loader_of(call: Callable[[], Any]) -> Any:
-    """Return the loader in the frames of a call that ends at its first batch."""
+    """Run ``call`` until it reads the first batch, and return the loader in the local variables of its functions."""
     from torch.utils.data import DataLoader
 
     try:

@@ -147,7 +147,7 @@ def check_package(package: Package, cache: Path, scratch: Path) -> Checked:
 
     Raises:
         Unavailable: the package cannot be downloaded.
-        Unusable: git or the tool ended with an error.
+        Unusable: git or chirp-migrate ended with an error.
     """
     root = unpack(fetch(package, cache), scratch / package.name)
     tools = configured_tools(root)

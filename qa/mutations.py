@@ -1,10 +1,10 @@
-"""Remove the safety conditions of the rules one at a time, and check that a test detects it.
+"""Remove the safety conditions of the rules one at a time, and check that a test detects each removal.
 
-A safety condition is a condition under which a rule does not rewrite code. The loss of a condition can be detected in
-three ways. First, a program in fixtures/rules that must not be rewritten is rewritten or leads to an error. Second, a
-``before.py`` of a rule no longer becomes its ``after.py``. Third, a random program of the check `soundness` behaves
-differently after its migration. Each named requirement of a rule has a program in fixtures/rules. The exit code is 1 if
-one of these programs detects the loss of no condition.
+A safety condition is a condition under which a rule does not rewrite code. The removal of a condition can be detected
+in three ways. First, a program in fixtures/rules that must not be rewritten is rewritten or leads to an error. Second,
+a ``before.py`` of a rule no longer becomes its ``after.py``. Third, a random program of the check `soundness` behaves
+differently after its migration. Each condition that the docstring of a rule names has a program in fixtures/rules. The
+exit code is 1 if one of these programs detects no removal.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _PROGRAM_S = 20.0
 
 @dataclass(frozen=True)
 class Detection:
-    """The programs that detect the loss of a condition.
+    """The programs that detect the removal of a condition.
 
     Attributes:
         mutant: module and function of the condition.
@@ -47,7 +47,7 @@ class Detection:
         rewritten: programs in fixtures/rules that must not be rewritten, and are rewritten without the condition.
         broken: codes of the rules whose ``before.py`` no longer becomes ``after.py``.
         random: numbers of the random programs that behave differently after their migration.
-        has_no_end: whether the migration of a program has no end.
+        has_no_end: whether the migration of a program takes too long without the condition.
     """
 
     mutant: str
@@ -61,7 +61,7 @@ class Detection:
 
     @property
     def is_detected(self) -> bool:
-        """Return whether anything detected the loss of the condition."""
+        """Return whether anything detected the removal of the condition."""
         return bool(self.rewritten or self.broken or self.random or self.has_no_end)
 
 
@@ -78,7 +78,7 @@ def rewriting_rules(codes: Iterable[str]) -> list[Rule]:
 @click.option("--jobs", default=2, show_default=True, type=click.IntRange(min=1), help="Number of processes.")
 @click.option("--write", "save", is_flag=True, help="Write qa/results/mutations.md.")
 def main(codes: tuple[str, ...], only: tuple[str, ...], random: int, jobs: int, save: bool) -> None:
-    """Switch off each condition, and check whether the loss is detected."""
+    """Switch off each condition, and check whether a test detects this."""
     progress = Progress()
     rules = rewriting_rules(codes)
     detections = list(_detections(rules, only, random, jobs, progress))
@@ -121,7 +121,7 @@ def _detect(codes: tuple[str, ...], random: int, which: tuple[str, int]) -> Dete
 
 
 def _run_programs(mutant: Mutant, codes: tuple[str, ...], random: int, name: str, detection: Detection) -> Detection:
-    """Migrate all programs without the condition, and return ``detection`` with the programs that detect the loss."""
+    """Migrate all programs without the condition, and return ``detection`` with the programs that detect this."""
     with mutant():
         rules = [rule for rule in rewriting_rules(codes) if name in judging_modules_of(rule.code)]
         broken = tuple(rule.code for rule in rules if _is_broken(rule))
@@ -156,7 +156,7 @@ def _is_broken(rule: Rule) -> bool:
 
 
 def _migrated(rule: Rule, texts: dict[str, str], path: str) -> str | None:
-    """Return the text of ``path`` after the rule; None if the rule raises an error."""
+    """Return the text of ``path`` after the rule has run; None if the rule raises an error."""
     others = {f"rule/{one.name}": one.read_text(encoding="utf-8") for one in (_PAIRS / rule.code).glob("*.py")}
     others = {name: text for name, text in others.items() if name not in ("rule/before.py", "rule/after.py")}
     try:
@@ -167,12 +167,12 @@ def _migrated(rule: Rule, texts: dict[str, str], path: str) -> str | None:
 
 
 class _NoEnd(BaseException):
-    """The migration of a program has no end. The class is no ``Exception``, so that no rule catches the error."""
+    """The migration of a program takes too long. The class is no ``Exception``, so that no rule catches the error."""
 
 
 @contextmanager
 def _time_limit(seconds: float) -> Iterator[None]:
-    """Raise an error after ``seconds``, because a loop may have no end without one of its conditions."""
+    """Raise an error if the block takes longer than ``seconds``: without a condition, a loop may have no end."""
 
     def stop(*_: object) -> None:
         raise _NoEnd
@@ -187,7 +187,10 @@ def _time_limit(seconds: float) -> Iterator[None]:
 
 @cache
 def _called(code: str, title: str) -> frozenset[tuple[str, int]]:
-    """Return (file, line) of the functions that a program calls. Conditions of other functions cannot affect it."""
+    """Return (file, line) of all functions that run when the rule checks a program.
+
+    Conditions in other functions cannot affect the result for this program.
+    """
     rule = next(rule for rule in all_rules() if rule.code == code)
     found = set()
 

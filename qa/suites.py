@@ -1,4 +1,4 @@
-"""Run the tests of PyPI packages before and after package and tests are migrated.
+"""Run the tests of PyPI packages with and without a migration of the package and its tests.
 
 The check unpacks each source distribution, and runs the test files that concern data loading. A test file concerns
 data loading if it mentions `DataLoader`, is migrated itself, or imports a migrated module. The tests run once after
@@ -83,16 +83,16 @@ class Unfinished(Exception):
 
 @dataclass
 class Compared:
-    """The tests of one package before and after its migration.
+    """The results of the tests of one package, with and without its migration.
 
     Attributes:
         name: the package and its version.
         sites: rule → number of its rewrites.
         files: number of test files that ran.
-        outcomes: outcome, such as passed → number of tests after the migration.
+        outcomes: outcome with the migration, such as passed → number of tests.
         machine: description of the machine.
-        flaky: tests whose outcomes differ between the two runs before the migration.
-        changed: other tests with another outcome, as ``test: before -> after``.
+        flaky: tests whose outcomes differ between the two runs without the migration.
+        changed: other tests whose outcome the migration changes, as ``test: without -> with the migration``.
     """
 
     name: str
@@ -117,7 +117,7 @@ def environment(folder: Path, suites: Sequence[Suite]) -> Path:
 
 
 def compare(suite: Suite, python: Path, cache: Path, scratch: Path) -> Compared:
-    """Run the tests of ``suite`` before and after its migration.
+    """Run the tests of ``suite`` with and without its migration.
 
     Raises:
         Unavailable: the package cannot be downloaded.
@@ -136,7 +136,7 @@ def compare(suite: Suite, python: Path, cache: Path, scratch: Path) -> Compared:
 
 
 def judge(name: str, plan: Any, files: list[str], *reports: Path) -> Compared:
-    """Compare the reports of the run after the migration ``plan`` and of two runs before it."""
+    """Compare three reports of pytest: of a run with the migration ``plan``, and of two runs without the migration."""
     after, before, again = map(read_report, reports)
     names = before.keys() | again.keys() | after.keys()
     flaky = sorted(name for name in names if before.get(name) != again.get(name))
@@ -254,7 +254,7 @@ Suites: {", ".join(suite.package for suite in SUITES)}
 @click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep the trees in this folder.")
 @click.option("--write", is_flag=True, help="Write the results to qa/results.")
 def main(suites: str | None, python: Path | None, cache: Path | None, keep: Path | None, write: bool) -> None:
-    """Run tests of packages from PyPI before and after package and tests are migrated."""
+    """Run tests of packages from PyPI with and without a migration of package and tests."""
     known = {suite.package: suite for suite in SUITES}
     chosen = suites.split(",") if suites else list(known)
     if unknown := [name for name in chosen if name not in known]:

@@ -1,11 +1,11 @@
 """Run the fast tests with several versions of Python and torch.
 
-For each combination of versions, the check builds the wheels, and installs them into a new environment. The tests
-then run on the installed packages, not on the sources. The check uses the Python interpreters that are installed on
-this machine. The check prefers the builds of torch for CPUs (`+cpu`). If pip finds no such build, the default build
-is installed only with `--default-builds`, because this build needs gigabytes of CUDA libraries. Without
-`--default-builds`, only the tests that need no torch then run. As root on Debian, the check also sets up whole
-releases of Debian with debootstrap, which have their own Python and torch.
+For each combination of versions, the check builds the wheels, and installs them into a new environment. The tests then
+run on the installed packages, not on the sources. The check uses the Python interpreters that are installed on this
+machine. The check prefers the builds of torch for CPUs (`+cpu`). If pip finds no such build, the default build is
+installed only with `--default-builds`, because this build needs gigabytes of CUDA libraries. Without
+`--default-builds`, only the tests that need no torch then run. If root runs the check on Debian, the check also sets up
+whole releases of Debian with debootstrap, which have their own Python and torch.
 
 With `--write`, the check updates `versions.md` in `qa/results/`. Each environment
 replaces its own row as soon as its tests end, and all other rows stay. Each row names the commit of the tested code.
@@ -91,7 +91,8 @@ class Interpreter:
 
     Attributes:
         program: name of the program.
-        torch: release of torch; empty for the oldest release that pyproject.toml allows, as for all requirements.
+        torch: release of torch. If empty, the environment gets the oldest releases of torch and of all other
+            requirements that pyproject.toml allows.
     """
 
     program: str
@@ -205,7 +206,7 @@ def _run(command: Sequence[str]) -> str:
 
 
 def _requirements() -> list[str]:
-    """Return the requirements of both distributions, without extras and without each other."""
+    """Return the requirements of both distributions, except the runtime and the extras."""
     texts = [(ROOT / one / "pyproject.toml").read_text(encoding="utf-8") for one in _DISTRIBUTIONS]
     listed = [one for text in texts for one in tomllib.loads(text)["project"]["dependencies"]]
     return [one for one in listed if not one.startswith("chirpid-patch")]

@@ -18,7 +18,7 @@ LOADER_RULE = "CHP001"
 
 @dataclass
 class Tally:
-    """The numbers of sites of a kind, by outcome.
+    """The numbers of sites of a kind, by outcome. A site is code that names the class ``DataLoader``.
 
     Attributes:
         found: number of all sites.

@@ -100,7 +100,6 @@ class _Tree:
         return set() if bindings is None else set(bindings.scopes[bindings.tree].names)
 
     def text(self, path: str) -> bytes:
-        """Return the bytes of a file."""
         return self._texts[path]
 
     def _scopes(self, path: str) -> Bindings | None:

@@ -63,19 +63,19 @@ class Grown:
 
     @property
     def share(self) -> float:
-        """Return the cost of one tree / the cost of its parts."""
+        """Return CPU seconds for the whole tree / CPU seconds for its packages one by one."""
         return self.whole.seconds / self.parts
 
     @property
     def unexplained(self) -> int:
-        """Return the number of unshared findings, without rules that read the whole project."""
+        """Return the number of unshared findings, except findings of rules that read the whole project."""
         return sum(count for rule, count in self.unshared.items() if rule not in WHOLE_PROJECT)
 
 
 def measure(
     packages: Sequence[Package], sizes: Sequence[int], cache: Path, jobs: int, progress: Progress
 ) -> list[Grown]:
-    """Return the curve: for each size, a tree of as many packages as fit."""
+    """Measure a tree for each size. The tree has as many packages as fit into this number of Python files."""
     with tempfile.TemporaryDirectory() as folder:
         roots = [unpack(fetch(one, cache), Path(folder) / "parts" / one.name) for one in packages]
         files = [sum(1 for _ in root.rglob("*.py")) for root in roots]

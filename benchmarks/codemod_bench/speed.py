@@ -31,7 +31,7 @@ class Contender:
         command: function that returns the command line for the path of a tree.
         proof: text that the command prints if it has read the tree.
         writes: whether the command changes the tree, so that each run needs a new copy.
-        target: smallest allowed time of the tool / time of this tool; None without a goal.
+        target: smallest allowed ratio (time of the tool / time of this tool); None without a goal.
         fine: exit codes that mean success.
     """
 

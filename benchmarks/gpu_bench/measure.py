@@ -21,12 +21,12 @@ _FEWEST_ROUNDS = 2  # a ratio with an interval needs two rounds
 
 @dataclass(frozen=True)
 class Gpu:
-    """The use of the GPU in the later part of a turn; None if NVML does not report it.
+    """The use of the GPU in the later part of a turn, which is one or more epochs with a loader.
 
     Attributes:
-        busy_percent: mean utilisation that NVML reports.
+        busy_percent: mean utilisation that NVML reports, in percent; None if NVML does not report it.
         readings: number of readings.
-        why: reason why there is no utilisation; None if there is.
+        why: reason why ``busy_percent`` is None; None if the value is known.
     """
 
     busy_percent: float | None

@@ -38,7 +38,7 @@ def import_all() -> None:
 
 
 def threads_for(workload: Workload) -> int:
-    """Return the number of threads for a workload: one per CPU (at least two), or many for waiting samples."""
+    """Return the number of threads for a workload: one per CPU (at least two), or many if reading a sample waits."""
     return _WAITING_THREADS if workload.decoding == "io" else max(2, usable_cpus())
 
 

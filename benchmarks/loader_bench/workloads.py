@@ -117,7 +117,7 @@ class Data:
 
     @property
     def decoded_samples(self) -> int:
-        """Return the number of expensive samples: few, but enough batches for loaders that read many at a time."""
+        """Return the number of expensive samples: only a part of all samples, but if possible 8 batches or more."""
         fewer = math.ceil(self.samples * 0.375 / BATCH_SIZE) * BATCH_SIZE
         return min(self.samples, max(fewer, 8 * BATCH_SIZE))
 

@@ -62,7 +62,8 @@ def in_short(tallies: Tallies, at_margin: Mapping[float, Tally], settings: Mappi
     """Return one table with the shortest and the longest budget, the goals, and how often "not slower" is wrong.
 
     Args:
-        at_margin: slowly changing noise of one time → results of one entry point that is just slower.
+        at_margin: standard deviation of slow changes of the noise → results with one entry point that is slower by just
+            more than the margin.
     """
     budgets = list(next(iter(tallies.values())))
     shown = [(noise, by[rounds], rounds) for noise, by in tallies.items() for rounds in (budgets[0], budgets[-1])]

@@ -96,7 +96,8 @@ class Tally:
     Attributes:
         verdicts: verdict → number of trials.
         rounds: mean number of rounds.
-        unnamed: number of trials with the verdict faster in which a slower entry point was not named.
+        unnamed: number of trials with the verdict *faster*, and with a slower entry point that the report does not
+            name.
     """
 
     verdicts: dict[str, int]

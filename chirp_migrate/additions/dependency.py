@@ -2,9 +2,9 @@
 
 The module adds an entry for ``chirpid-patch`` to the first list of dependencies that contains torch. The module
 searches the lists in this order: the main dependencies of the package, the extras of the package, a requirements file.
-If a requirements file repeats the list of the package, the requirements file also gets the entry. If no list contains
-torch, and the project is not a package, the requirements file gets the entry. If only the examples of a package import
-the runtime, no list changes. The edits keep the comments, order, quotes and newlines of a file.
+If a requirements file also names all packages of this list, the requirements file also gets the entry. If no list
+contains torch, and the project is not a package, the requirements file gets the entry. If only the examples of a
+package import the runtime, no list changes. The edits keep the comments, order, quotes and newlines of a file.
 """
 
 from __future__ import annotations
@@ -59,15 +59,15 @@ def imports_runtime(content: bytes) -> bool:
 
 
 def any_file_needs_runtime(files: Iterable[FilePlan]) -> bool:
-    """Return whether one of the ``files`` imports the runtime after the changes.
+    """Return whether the new text of one of the ``files`` imports the runtime.
 
-    The files of a vendored copy of the runtime do not count.
+    The files of a copy of the runtime in the project do not count.
     """
     return any(imports_runtime(file.after) for file in files if file.note not in ("dependency", "vendor"))
 
 
 def has_dependency_file(root: Path) -> bool:
-    """Return whether ``root`` has a file in which projects list dependencies."""
+    """Return whether ``root`` has a file in which projects list dependencies, such as ``pyproject.toml``."""
     return any((root / name).is_file() for name in (*_REQUIREMENTS, _PYPROJECT, _SETUP))
 
 
@@ -97,9 +97,9 @@ def dependency_plan(root: Path, version: str, line_length: int | None = None) ->
     * the extras in ``pyproject.toml`` or in ``setup.py``, if no list of main dependencies contains torch
     * ``requirements.txt``, ``requirements/base.txt`` and similar files
 
-    If a requirements file repeats the dependencies of ``pyproject.toml``, ``setup.cfg`` or ``setup.py``, a second edit
-    adds the runtime to the requirements file, too. If no list contains torch and the project is not a package, the edit
-    extends the requirements file. A list that already contains the runtime does not change.
+    If a requirements file also names all packages of the extended list, a second edit adds the runtime to the
+    requirements file, too. If no list contains torch and the project is not a package, the edit extends the
+    requirements file. A list that already contains the runtime does not change.
 
     Args:
         root: folder of the project.
@@ -392,7 +392,7 @@ def add_to_project_dependencies(text: str, requirement: str) -> str:
 
 
 def _add_entry(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
-    """Return a ``pyproject.toml`` with the new last entry ``wanted`` in the lists ``names`` of a table.
+    """Return a ``pyproject.toml`` in which the lists called ``names`` in a table have the new last entry ``wanted``.
 
     Raises:
         ValueError: the text is not TOML, or the lists cannot be extended reliably.

@@ -1,8 +1,8 @@
-"""Find pinned versions that the runtime does not support, so that project and runtime cannot be installed together.
+"""Find requirements of a project, such as ``torch<2``, with which the runtime cannot be installed.
 
 The module reads requirements files, ``pyproject.toml`` (PEP 621 and Poetry), ``setup.cfg``, literals in ``setup.py``,
 and conda's ``environment.yml``. The runtime needs minimum versions of torch, NumPy and Python. An upper bound of the
-project, such as ``torch<2``, can exclude these versions.
+project can exclude these versions. A requirement with its bounds is called a pin.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PinnedRequirement:
 
     @property
     def contradicts(self) -> bool:
-        """Return whether the bounds exclude all versions that the runtime supports, for all versions of Python."""
+        """Return whether the bounds exclude all versions that the runtime supports, with every version of Python."""
         return not self.is_conditional and any(_excludes(bound, NEEDED[self.name]) for bound in self.bounds)
 
 
@@ -183,7 +183,6 @@ def _pin(name: str, bounds: str, written: str, path: str) -> Iterator[PinnedRequ
 
 
 def _pins_of_requirements_file(text: str, path: str) -> Iterator[PinnedRequirement]:
-    """Yield the pins in a requirements file."""
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
         if line.strip() and not line.lstrip().startswith(("#", "-")):
             yield from _pin_of_requirement(line, path)

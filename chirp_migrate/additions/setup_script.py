@@ -82,8 +82,8 @@ def append_dependency_entry(
 ) -> str:
     """Return a ``setup.py`` in which some lists of dependencies have a new last entry.
 
-    The lists keep their quotes, commas, comments and lines. If the line of a list would become too long, each entry
-    gets its own line.
+    The lists keep their quotes, commas, comments and line breaks. If the line of a list would become too long, each
+    entry gets its own line.
 
     Args:
         text: the script.
@@ -117,7 +117,7 @@ def remove_dependency_entry(text: str, is_added: Callable[[str], bool]) -> str:
 
     Args:
         text: the script.
-        is_added: function that returns whether an entry was added.
+        is_added: function that gets an entry, and returns whether :func:`append_dependency_entry` added the entry.
     """
     try:
         lists = _lists(text)

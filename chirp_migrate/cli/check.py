@@ -71,8 +71,8 @@ def check(request: PlanRequest, output_format: str, add_ignore: bool, strict: bo
     comments.
 
     The exit code is 1 if at least one finding counts. A finding counts if `apply` with the same options and settings
-    would rewrite the finding. A file that could not be read also counts. Remarks, advice and suggestions count only
-    with --strict. A finding never counts if a comment `# chirp: ignore[CODE]` or a setting suppresses the finding.
+    would rewrite its code. A file that could not be read also counts. Remarks, advice and suggestions count only with
+    --strict. A finding never counts if a comment `# chirp: ignore[CODE]` or a setting suppresses the finding.
     """
     is_text = output_format == "text"
     if output.json_is_printed and not is_text:

@@ -178,7 +178,6 @@ class Screen:
     def _cells(
         self, rows: Sequence[Sequence[str]], widths: Sequence[int], rights: Sequence[bool], indent: int, style: str = ""
     ) -> None:
-        """Print rows of cells in columns with the given widths."""
         table = Table.grid(padding=(0, _GAP, 0, 0))
         for width, right in zip(widths, rights, strict=True):
             table.add_column(justify="right" if right else "left", width=width)
@@ -239,7 +238,7 @@ def _whole_words(line: str, most: int) -> str:
 
 
 def render_to_text(print_to_screen: Callable[[Screen], None], width: int = _USUAL_WIDTH, **options: bool) -> str:
-    """Return the text that ``print_to_screen`` prints to a new :class:`Screen` without colours, with ``options``."""
+    """Return the text that ``print_to_screen`` prints to a new :class:`Screen` with this width and these options."""
     stream = io.StringIO()
     print_to_screen(Screen(stream, width=width, **options))
     return stream.getvalue()

@@ -82,9 +82,9 @@ class CallEdit:
     def edits(self) -> tuple[Edit, ...]:
         """Return all edits of the call. The edits keep commas, comments, alignment and line lengths correct.
 
-        The call keeps its line breaks, with two exceptions. If lines are aligned with the opening bracket and the
-        called name changes, the lines move below the new name. If lines would get too long, the whole call gets black's
-        layout.
+        The call keeps its line breaks, with two exceptions. If the called name changes, and arguments are aligned with
+        the opening bracket, the arguments move to the lines below the new name. If lines would get too long, the whole
+        call gets black's layout.
         """
         renamed = [Edit(*self._module.span(self._call.func), self._callee)] if self._callee else []
         in_place = [*renamed, *self._named, *self._lines_moved_below(), *self._insertion_edits()]
@@ -92,7 +92,7 @@ class CallEdit:
 
     @cached_property
     def _moved_lines(self) -> dict[int, Edit]:
-        """Return the edits of the lines that move to the left if the first argument moves below a new called name.
+        """Return the edits that move lines to the left if the first argument moves to the line below the name.
 
         Each key is the start offset of a line, and its value is the edit of this line. A line moves if it begins at or
         to the right of the first argument. All lines move by the same number of columns. Lines that begin inside a

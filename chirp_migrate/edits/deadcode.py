@@ -94,9 +94,9 @@ def remove_newly_unused_names(
 def _without_idle_submodules(
     before: str, dead: dict[_Binding, list[_DeadStatement]]
 ) -> dict[_Binding, list[_DeadStatement]]:
-    """Return the statements to remove, without statements such as ``import a.b`` whose ``a.b`` was unused before.
+    """Return the statements to remove, except ``import a.b`` if the text ``before`` did not use ``a.b`` either.
 
-    The file keeps such a statement, because a rewrite did not make it unused. A file that keeps ``import a.b`` also
+    The file keeps such a statement, because it was unused before the rewrite. A file that keeps ``import a.b`` also
     keeps ``import a``, because both statements bind the name ``a``. The argument ``dead`` contains the statements to
     remove, by the name that they bind.
     """
@@ -229,7 +229,7 @@ class _ModuleNames:
         return frozenset(self._names_read_in("") - bound)
 
     def names_in_strings(self, path: str) -> bool:
-        """Return whether a string contains the dotted ``path``, and is code that reads the first name of ``path``."""
+        """Return whether a string contains the dotted ``path``, and is code that reads the first name of this path."""
         return any(path in text and path.partition(".")[0] in _read_in_string(text) for text in self._strings)
 
     def _may_be_read_by_string(self, binding: _Binding) -> bool:

@@ -178,7 +178,7 @@ def _reads_parameter(node: cst.BaseExpression, function: cst.Lambda) -> bool:
 def _verb_with_object(verb: str, node: cst.BaseExpression) -> str:
     """Return a verb with the name of an operand, such as ``add_noise``.
 
-    If the operand is neither a number nor a suitable name, the result is ``shift``, for all verbs.
+    For an operand without a suitable name, such as ``a + b``, the result is ``shift`` and does not contain the verb.
     """
     match node:
         case cst.Integer(value=value) if value.isdigit():

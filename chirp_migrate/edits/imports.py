@@ -245,7 +245,7 @@ def _new_import_line(
     """Return edits that add an import as a new line.
 
     If possible, the line is inserted at its sorted place. If not, the line follows the import of ``DataLoader`` or
-    torch, or the imports of its section.
+    torch, or the imports of the same isort section, such as the third-party imports.
     """
     line = import_style.format_import(_import_line(source, clauses)).replace("\n", module.newline)
     body = module.tree.body

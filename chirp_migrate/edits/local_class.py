@@ -1,4 +1,7 @@
-"""Check whether a dataset class in a function can move to module level and get its captured values as arguments."""
+"""Check whether a dataset class in a function can move to module level and get its captured values as arguments.
+
+Captured values are the values of variables of the enclosing functions that the class uses.
+"""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ def _check_names_are_defined(module: Module, project: Project, expression: cst.B
 def enclosing_function_name(module: Module, node: cst.CSTNode) -> str:
     """Return the name of the function around a node, for names of moved definitions.
 
-    For a method such as ``__init__``, return the name of its class instead.
+    For a method whose name begins with two underscores, such as ``__init__``, return the name of its class instead.
     """
     function = module.enclosing_function(node)
     name = function.name.value if function is not None else ""

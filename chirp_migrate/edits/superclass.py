@@ -1,4 +1,4 @@
-"""Rewrite a dataset class as a subclass of a runtime class, whose constructor stores attributes of the dataset."""
+"""Rewrite a dataset class as a subclass of a class of ``chirpid_patch``, whose ``__init__`` stores the attributes."""
 
 from __future__ import annotations
 
@@ -127,7 +127,6 @@ def _operand(source: str) -> str:
 
 
 def _reads_self(module: Module, statement: cst.CSTNode) -> bool:
-    """Return whether a statement reads an attribute of ``self``."""
     attributes = () if is_super_init(statement) else (node for node in walk_code(statement) if is_self_attribute(node))
     return any(not isinstance(module.parents[attribute], cst.AssignTarget) for attribute in attributes)
 
@@ -163,7 +162,7 @@ def superclass_edits(
         module: the module of the class.
         node: the class, which has an ``__init__`` and one base.
         assignments: the assignments of attributes in ``__init__`` of the class.
-        base: name of the class of the runtime that becomes the new base class.
+        base: name of the class of ``chirpid_patch`` that becomes the new base class.
         arguments: source of the arguments of ``super().__init__``.
         passed_assignments: the assignments whose values are among ``arguments``.
         base_attributes: names of the attributes that the new base class sets.

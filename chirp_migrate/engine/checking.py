@@ -53,7 +53,7 @@ class CheckReport:
 
     @property
     def unchanged(self) -> tuple[Finding, ...]:
-        """Return the loaders whose rewrite would gain nothing. Such loaders never count as work."""
+        """Return the findings of loaders whose rewrite would improve nothing. Such findings never count as work."""
         return self._with_status({FindingStatus.UNCHANGED})
 
     @property

@@ -141,7 +141,7 @@ def discover_files(
     These files are excluded:
 
     - files that an earlier ``apply`` added, and ``chirpid_patch`` itself,
-    - version control, virtual environments, installed packages, caches and build output,
+    - folders of version control, virtual environments, installed packages, caches and build output,
     - vendored code: folders called ``vendor``, ``third_party`` or similar, and ``extern`` and ``external`` if these two
       folders contain a licence or packaging files,
     - links to places outside of the searched folder,
@@ -324,7 +324,7 @@ def _has_licence_or_packaging(folder: str, levels: int) -> bool:
 
 
 def _was_added_by_apply(path: Path, relative: str) -> bool:
-    """Return whether an earlier ``apply`` on this folder, or on one of its subfolders, added the file."""
+    """Return whether an earlier ``apply`` on the searched folder, or on one of its subfolders, added the file."""
     place = next((one for one in SCAFFOLD_PATHS if f"/{relative}".endswith(f"/{one}")), None)
     try:
         return place is not None and is_scaffold_file(place, path.read_bytes())

@@ -37,8 +37,8 @@ def check_nothing_to_rewrite(
         progress: function that shows to the user which file is checked.
 
     Raises:
-        WriteRefused: a rewritten file cannot be compiled, or a rule would rewrite the file again. A rule does not count
-            if the user refused one of its rewrites in this file.
+        WriteRefused: a rewritten file cannot be compiled, or a rule would rewrite the file again. The check ignores the
+            rules of those rewrites that the user refused in this file.
     """
     rewritten = {file.path: file.after for file in plan.files if file.hunks}
     if not rewritten:

@@ -162,7 +162,7 @@ def plan_tree(
 
 
 def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
-    """Return the files with hunks whose ``together`` contains only the calls that several files list.
+    """Remove from the attribute ``together`` of each hunk the calls that only one file lists.
 
     Within one file, rewrites that belong together are already in the same hunk.
     """
@@ -184,8 +184,8 @@ def decode_source(path: str, data: bytes) -> Source:
     """Decode the bytes of a Python file or notebook.
 
     Raises:
-        UnreadableSource: the bytes are not text, the text would encode to other bytes, or the file is a notebook of
-            another language than Python.
+        UnreadableSource: the bytes are not text, the codec encodes the text to other bytes, or the file is a notebook
+            of another language than Python.
     """
     return NotebookSource.from_bytes(data) if path.endswith(".ipynb") else SourceFile.from_bytes(data)
 
@@ -198,7 +198,10 @@ def _omit_tests_without_loaders(
     settings: Settings,
     jobs: int | None,
 ) -> tuple[SkippedFile, ...]:
-    """Return the excluded files, except tests without loaders; each test file has its number of loaders."""
+    """Return the excluded files, except tests without loaders.
+
+    The entry of each other test gets the number of its loaders.
+    """
     settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
     worded = [path for path in tests if any(rule.concerns(texts.get(path, ""), project) for rule in settings.rules)]
     loaders = {

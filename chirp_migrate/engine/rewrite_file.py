@@ -82,7 +82,7 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
     Args:
         path: posix path relative to the root.
         text: text of the file.
-        project: the user's project of the file. The function stores the new text in the project.
+        project: the project that contains the file. The function stores the new text in this object.
         settings: the rules to run, and the findings to suppress.
     """
     try:
@@ -151,7 +151,7 @@ def rewrite_in_hunks(
     Args:
         path: posix path relative to the root.
         text: source of the module.
-        project: the user's project of the file. The function stores the new text in the project.
+        project: the project that contains the file. The function stores the new text in this object.
         unsafe: whether to also apply rules that change what training learns.
         rules: the rules to run; ``None`` for all rules.
         ignored: codes of the rules whose findings are suppressed in this file.
@@ -194,9 +194,10 @@ def rewrite_in_hunks(
 
 
 def _check_passes(path: str, text: str, number: int) -> None:
-    """Raise an error if ``number`` passes over a text are too many.
+    """Raise an error if the rules were applied to a file too often, namely ``number`` times.
 
-    Nested functions need more passes, so the limit depends on the nesting of the functions in ``text``.
+    A pass applies the rules once to the whole file. Nested functions need more passes, so the limit depends on the
+    nesting of the functions in ``text``.
 
     Raises:
         UnparsableModule: functions are nested too deeply.
@@ -211,7 +212,10 @@ def _check_passes(path: str, text: str, number: int) -> None:
 
 
 class _RewriteState:
-    """The state of a rewrite of one file, which takes several passes: the current text, and the rewrites so far."""
+    """The current text of a file, and the rewrites so far.
+
+    A file may need several passes, each of which applies the rules once.
+    """
 
     def __init__(self, module: Module, project: Project) -> None:
         self._original, self._project = module, project
@@ -365,7 +369,7 @@ def applicable_rules(
         path: path of the module.
         text: text of the module. If the text is not valid Python, the function checks only its words. A later step
             then parses the text and reports the error.
-        project: the user's project of the module.
+        project: the project that contains the module.
         is_rewritten: whether an earlier pass has rewritten the module.
     """
     by_words = [rule for rule in rules if rule.concerns(text, project)]
@@ -385,7 +389,11 @@ def _rules_to_repeat(
     matches: Sequence[tuple[Rule, RuleMatch]],
     chosen: Sequence[tuple[Rule, RuleMatch]],
 ) -> Sequence[Rule]:
-    """Return the rules that must check the module again, because the chosen rewrites may create new code to report."""
+    """Return the rules that the next pass must run.
+
+    These are the rules with matches in this pass, and the rules that may find code of the chosen rewrites. If a chosen
+    rule also changes definitions, the result is all ``rules``.
+    """
     if not all(rule.in_place for rule, _ in chosen):
         return rules
     speaking, rewriters = {rule.code for rule, _ in matches}, frozenset(rule.code for rule, _ in chosen)
@@ -404,10 +412,10 @@ def _choose_matches(
     unsafe: bool,
     skip_without_gain: bool,
 ) -> tuple[list[tuple[Rule, RuleMatch]], list[tuple[Rule, RuleMatch, FindingStatus]]]:
-    """Return the matches to apply in this pass, and the matches that are reported and not applied.
+    """Return the matches to apply in this pass, and the matches that are only reported.
 
-    The matches to apply do not overlap. A match that overlaps a chosen match is in neither list, because the next pass
-    finds the match again.
+    A match is a place that a rule found, with the edits of the rewrite. The matches to apply do not overlap. A match
+    that overlaps a chosen match is in neither list, because the next pass finds the match again.
     """
     chosen: list[tuple[Rule, RuleMatch]] = []
     remaining: list[tuple[Rule, RuleMatch, FindingStatus]] = []
@@ -444,7 +452,7 @@ def _choose_matches(
 
 
 def _import_clash(module: Module, project: Project, match: RuleMatch) -> str:
-    """Return why a module cannot import or use a name that the match needs; "" if there is no problem."""
+    """Return why a module cannot import or use a name that a match needs for its rewrite; "" without a problem."""
     needed = match.imports
     clashes = {
         "this file": conflicting_names(module, project, needed),

@@ -59,7 +59,10 @@ def _number_of_jobs(size: int) -> int:
 
 
 def _migrate_in_processes(paths: list[str], project: Project, settings: Settings, count: int) -> Iterator[FileResult]:
-    """Yield the results of all paths, in any order. If a file crashes its process, the result has a ``problem``."""
+    """Yield the results of all paths, in any order.
+
+    A file whose rewrite crashes its process has a result with ``problem``.
+    """
     pool = _pool(project, settings, count)
     started = {pool.submit(_migrate_in_worker, path): path for path in paths}
     try:

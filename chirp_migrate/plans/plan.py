@@ -131,8 +131,9 @@ class Hunk:
         edits: edits of the original text. Edits of different hunks do not overlap, but two hunks may contain the same
             insertion.
         imports: the imports that ``apply`` must add to the file, because the edits use the imported names.
-        together: the calls that build loaders whose rewrites must be accepted or refused together with this hunk, as
-            ``path:line``. So hunks that list the same call belong together, even if they are in different files.
+        together: calls that build loaders, as ``path:line``. The rewrites of these calls must be accepted or refused
+            together with this hunk. So hunks that list the same call belong together, even if they are in different
+            files.
     """
 
     number: int

@@ -42,8 +42,9 @@ class HunkEntry(Struct, frozen=True, kw_only=True):
             import.
         decision: the decision of the user in a review; None if the user has not decided on the hunk yet.
         edited: the edits with which the user replaced the field edits; None if the user changed nothing.
-        together: the calls that build loaders whose rewrites must be accepted or refused together with this hunk, as
-            path:line. So hunks that list the same call belong together, even if they are in different files.
+        together: calls that build loaders, as path:line. The rewrites of these calls must be accepted or refused
+            together with this hunk. So hunks that list the same call belong together, even if they are in different
+            files.
     """
 
     number: int

@@ -44,7 +44,7 @@ def base_of_report_paths(root: Path) -> Path:
 
 @dataclass(frozen=True)
 class FileWithFindings:
-    """The lines of a file in which a rule found something.
+    """The lines and notebook cells of a file with findings.
 
     Attributes:
         cells: dictionary, number of a notebook cell → range of lines in the JSON file with the code of this cell. The

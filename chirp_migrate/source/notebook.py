@@ -182,7 +182,6 @@ class NotebookSource:
         raise KeyError(cell)
 
     def _split_into_cells(self, text: str) -> list[str]:
-        """Split a rewritten module into the code of each cell."""
         newline = self._newline
         head, *parts = re.split(rf"# %% {self._tag} (\d+){newline}", text.removesuffix(self._trailer))
         expected = [str(piece.cell.number) for piece in self._pieces]

@@ -59,8 +59,8 @@ class CodeCell:
 
         Args:
             text: the new code.
-            raw: raw text of the whole notebook. The result has the same JSON escapes as this text in unchanged lines of
-                code.
+            raw: raw text of the whole notebook. Unchanged lines of code keep the JSON escapes that they have in this
+                text.
         """
         whole = isinstance(self.value, str)
         spans = [(self.start, self.end)]
@@ -163,9 +163,10 @@ def _nested_value(value: Any, *keys: str | int) -> object:
 def _read_value(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
     """Parse the JSON value at offset ``at``, and return the value and the offset of its end.
 
-    If ``shape`` is None, or the value is neither an object nor a list, the result is the value that ``json.loads``
-    would return. In all other cases, the result is a dictionary of the members, each with its span. The keys are the
-    keys of the object, or the indices in the list. ``shape`` contains the shape of each member, by its key.
+    ``shape`` is a dictionary: key of a member (-1 for all items of a list) → the ``shape`` with which the member is
+    parsed. If ``shape`` is None, or the value is neither an object nor a list, the result is the value that
+    ``json.loads`` would return. In all other cases, the result is a dictionary of all members, each with its span. The
+    keys are the keys of the object, or the indices in the list.
 
     Raises:
         json.JSONDecodeError: the text is not valid JSON, or a key occurs twice.

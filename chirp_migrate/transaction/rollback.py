@@ -102,7 +102,7 @@ def nothing_applied_error(root: Path) -> UsageProblem:
 
 
 def later_runs_on_same_files(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, list[str]]:
-    """Return, for the name of each later run, the paths of the files that this later run and ``run`` both wrote."""
+    """Return a dictionary: name of a later run → paths of the files that both this later run and ``run`` wrote."""
     own = {file.path for file in run.files}
     later = {one.name: [file.path for file in one.files if file.path in own] for one in runs if one.number > run.number}
     return {name: paths for name, paths in later.items() if paths}

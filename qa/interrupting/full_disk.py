@@ -193,7 +193,7 @@ def _from_json(content: dict[str, Any]) -> Reference:
 
 
 def main() -> None:
-    """Run the task from standard input. This function runs in the process inside the mount namespace."""
+    """Run commands on full disks, as the JSON object from standard input describes, inside the mount namespace."""
     task = json.load(sys.stdin)
     reference, work, rng = _from_json(task["reference"]), Path(task["work"]), random.Random(task["seed"])
     compiled: set[str] = set()

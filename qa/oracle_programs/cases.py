@@ -184,7 +184,7 @@ def _dataset(lot: random.Random, depth: int = 0) -> tuple[Any, ...]:
 
 
 def _replaced(lot: random.Random, dataset: tuple[Any, ...]) -> str | None:
-    """Return a method of a PyTorch class that the dataset consists of."""
+    """Return the name of a method of one of PyTorch's classes in ``dataset``, or in most cases None."""
     kinds = {"tensors": "TensorDataset", "subset": "Subset", "joined": "ConcatDataset"}
     names = [
         name for part, kind in kinds.items() if f"'{part}'" in str(dataset) for name in parts.REPLACED if kind in name

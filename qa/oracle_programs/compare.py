@@ -36,7 +36,7 @@ def differences(case: Case, expected: dict[str, Any], found: dict[str, Any], sid
 
 
 def _draws_in_lookups(case: Case) -> bool:
-    """Return whether a subset of a dataset of this package draws numbers for indices and for samples.
+    """Return whether a subset uses random numbers for its indices, and for samples of a dataset of this package.
 
     PyTorch then looks up all indices of a batch first, because the dataset has a method ``__getitems__``.
     """
@@ -61,5 +61,5 @@ def is_in_memory(dataset: tuple[Any, ...]) -> bool:
 
 
 def _is_read_to_its_end(case: Case, expected: dict[str, Any]) -> bool:
-    """Return whether workers have read all requested samples, at any speed, when the program continues."""
+    """Return whether workers of any speed have read all requested samples when the program continues."""
     return case.use in ("epochs", "again") and not any(event[0] == "error" for event in expected["events"])

@@ -79,7 +79,7 @@ class Plain(Dataset[Any]):
         return self.read(int(index))
 
     def read(self, index: int) -> Any:
-        """Return a sample in new memory, because a worker shares the memory that it sends with its dataset."""
+        """Return a copy of a sample. Otherwise, the main process and the dataset of a worker would share its memory."""
         return self.values[index].clone(), index
 
 
@@ -235,7 +235,7 @@ class Dynamic(Plain):
 
 
 class Shapes(Plain):
-    """A dataset with samples of other kinds."""
+    """A dataset with samples of one of many kinds, such as dictionaries, texts or tensors of different lengths."""
 
     def __init__(self, n: int, kind: str) -> None:
         super().__init__(n)
@@ -259,7 +259,7 @@ class Shapes(Plain):
 
 
 class Stream(IterableDataset[Any]):
-    """An iterable dataset, whose workers may share the samples."""
+    """An iterable dataset. If ``shares`` is True, each worker reads only its share of the samples."""
 
     def __init__(self, n: int, shares: bool) -> None:
         self.n, self.shares = n, shares
@@ -351,7 +351,7 @@ def tensors(n: int, kind: str = "TensorDataset") -> Any:
 
 
 class Index:
-    """An index of a user's class."""
+    """An object of a user's class that is used as an index."""
 
     def __init__(self, place: int) -> None:
         self.place = place
@@ -365,7 +365,7 @@ class Index:
 
 
 class OwnIndices:
-    """Indices of a user's class, which may use random numbers."""
+    """A sequence of indices in a user's class. If ``draws`` is True, each access returns a random index."""
 
     def __init__(self, places: list[int], draws: bool) -> None:
         self.places, self.draws = places, draws
@@ -457,13 +457,16 @@ GATHERED = ("list", "tuple", "array", "tensor", "numbers", "negative", "mixed", 
 
 
 def subset(dataset: Any, indices: str) -> Any:
-    """Return a subset with every second sample, from the end."""
+    """Return a subset of every second sample, beginning with the last sample.
+
+    ``indices`` is the kind of its indices.
+    """
     kind = ComputedSubset if indices == "computed" else Subset
     return kind(dataset, INDICES[indices](list(range(len(dataset)))[::-2]))
 
 
 class JoinedShorter(ConcatDataset[Any]):
-    """A ``ConcatDataset`` with a smaller length, from which negative indices count."""
+    """A ``ConcatDataset`` with half the length. Negative indices count from the end of this half."""
 
     def __len__(self) -> int:
         log("len")
@@ -484,7 +487,11 @@ REPLACED = {
 
 
 def replace_method(name: str) -> None:
-    """Replace a method of PyTorch: with half as many samples, or with many samples in another order."""
+    """Replace or add the method ``name`` of a dataset class of PyTorch.
+
+    The new ``__len__`` returns half the length. The new ``__getitems__`` returns the samples in reverse order. The new
+    ``__getitem__`` only records its calls.
+    """
     kind, method = REPLACED[name]
     original = getattr(kind, method, None)
 

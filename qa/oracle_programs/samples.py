@@ -335,7 +335,7 @@ _WRAPPERS = (Scaled, Changed, DeclaredChanged, WorkerSafeStandardizedDataset, Wo
 
 
 def held_by(dataset: Any) -> Iterator[Any]:
-    """Yield the objects in a dataset of this module, of any class; nothing for other datasets."""
+    """Yield the objects that a dataset of this module contains, such as its data and transforms; else nothing."""
     if isinstance(dataset, Listed | WorkerSafeSequenceDataset):
         yield dataset.data
     elif isinstance(dataset, _WRAPPERS):

@@ -162,7 +162,7 @@ def _place(name: str, for_functions: bool = False) -> Callable[[_Place], _Place]
 
 
 def _add_statement(name: str, text: str) -> None:
-    """Add a position in a statement of the constructor. The object's expression replaces ``$`` in the statement."""
+    """Add a position: the statement ``text`` of the constructor, in which the object's expression replaces ``$``."""
 
     def put(parts: _Parts, local: list[str], made: str, draw: random.Random) -> None:
         parts.init += [*local, text.replace("$", made)]

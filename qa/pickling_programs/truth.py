@@ -63,7 +63,7 @@ def _pickled(loader: Any) -> str:
 
 
 class _Spawning:
-    """Replacement for a starting process, which locks and queues need when they are pickled."""
+    """Stands for a process that is being started. Locks and queues can be pickled only during such a start."""
 
     @staticmethod
     def DupFd(handle: int) -> int:

@@ -1,8 +1,8 @@
 """Make mutants of the rules. In each mutant, one condition under which a rule does not rewrite code is switched off.
 
-There are three kinds of conditions. The first kind is the test of an ``if`` whose body ends in ``return``, ``raise``,
-``continue`` or ``break``; each part of an ``or`` in this test is a separate condition. The second kind is the test of
-whether code looks for a ``problem``. The third kind is each part of an ``and`` that a function returns.
+There are two kinds of conditions. The first kind is the test of an ``if`` whose body ends in ``return``, ``raise``,
+``continue``, ``break`` or an assignment to a variable such as ``problem``. Each part of an ``or`` in this test is a
+separate condition. The second kind is each part of an ``and`` that a function returns.
 """
 
 from __future__ import annotations

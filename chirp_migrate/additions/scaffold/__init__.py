@@ -31,9 +31,9 @@ SCAFFOLD_PATHS = frozenset(_TEMPLATES)
 def scaffold_files(root: Path) -> list[tuple[str, str]]:
     """Return (path, text) for each file to add to the project at `root`; POSIX paths are relative to `root`.
 
-    A file that already exists is omitted, so that no file is overwritten. A file is also omitted if its folder cannot
-    be used: the folder is a file, or a link that leads outside `root`. The result is empty if `root` has no folder
-    `utils/`. The function writes no files.
+    A file that already exists is omitted, so that no file is overwritten. A file is also omitted if the path of its
+    folder is a file, or a link that leads outside `root`. The result is empty if `root` has no folder `utils/`. The
+    function writes no files.
     """
     if not (root / "utils").is_dir():
         return []
