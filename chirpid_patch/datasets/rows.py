@@ -24,7 +24,7 @@ _INT = {int}
 
 
 def is_plain_cpu_tensor(value: Any) -> bool:
-    """Return whether ``value`` is a CPU tensor that its memory, shape, strides and dtype describe completely.
+    """Return whether ``value`` is a CPU tensor whose only properties are memory, shape, strides and dtype.
 
     The result is False, for example, for sparse, quantized and nested tensors, and for subclasses of ``Tensor``.
     """
@@ -187,7 +187,7 @@ def gather_rows(tensor: Tensor, rows: Tensor) -> Tensor:
 
 
 def allocate_batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Return an uninitialised tensor for a batch of ``count`` samples that have the shape of the rows of ``tensor``.
+    """Return an uninitialised tensor for a batch of ``count`` samples. A sample has the shape of a row of ``tensor``.
 
     In a worker process, the tensor is in shared memory, as with ``default_collate``, because the worker sends its
     batches through shared memory. If the worker built each batch in ordinary memory first, the heap would grow with
