@@ -38,8 +38,9 @@ def handle_oom_errors(
     """Return settings that need less memory, for another attempt after memory ran out.
 
     The function halves the batch size and doubles the number of accumulation steps, so that each optimiser step uses
-    the same number of samples. If no batch size between a quarter and a half of ``batch_size`` divides this number, the
-    number changes slightly. The function also halves the number of workers, and switches persistent workers off.
+    the same number of samples. If no batch size between a quarter and a half of ``batch_size`` divides this number of
+    samples, the number changes slightly. The function also halves the number of workers, and switches persistent
+    workers off.
 
     The batch size affects the memory of the device. Workers affect only the memory of the CPU. If the batch size is
     already 1, reduce the memory of the model (``torch.utils.checkpoint``, ``setup_mixed_precision``).
