@@ -50,7 +50,7 @@ class EpochRequests:
     Args:
         seed: base seed of the epoch, which is a part of each random key.
         epoch: number of the epoch, from 0, which is a part of each random key.
-        kind: function that returns the ``SharedRequestSettings`` of the epoch. The first request calls this function.
+        kind: function that returns the ``SharedRequestSettings`` of the epoch. It is called only once.
         counted: whether an index may occur twice in an epoch, so that the occurrences of each index must be counted.
         drops_last: whether the sampler omits an incomplete batch. If True and the epoch has no batches, ``draw`` logs a
             warning.
@@ -96,10 +96,7 @@ class EpochRequests:
             raise
 
     def skip(self, sampler: Iterator[Any]) -> None:
-        """Skip the batches that another loader has already delivered.
-
-        The sampler still makes the random calls for these batches.
-        """
+        """Skip the first ``skipped`` batches. The sampler still makes the random calls for these batches."""
         while self.drawn < self._skipped:
             try:
                 self._request(next(sampler))

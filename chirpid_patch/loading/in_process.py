@@ -168,15 +168,15 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         return batch
 
     def _fill_queue(self, queue: PrefetchQueue, pause: float) -> None:
-        """Append requests to ``queue`` until all threads have work."""
+        """Append requests to ``queue`` until all threads have work; ``pause`` is in seconds."""
         while queue.needs_requests and self._is_drawn(len(queue)):
             queue.append(self._undelivered[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
-        """Return whether the request at ``position`` among the undelivered requests has been drawn from the sampler.
+        """Return whether the undelivered request at ``position`` exists, so that a thread can begin to load its batch.
 
-        If the request is not drawn yet, draw requests up to ``position``, provided that the random numbers stay the
-        same.
+        If the request does not exist yet, create the requests up to ``position`` from items of the sampler, provided
+        that the random numbers stay the same.
         """
         while len(self._undelivered) <= position:
             # A sampler may make random calls at its end, so the end of the sampler is not reached early.
