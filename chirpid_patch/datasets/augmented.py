@@ -41,7 +41,6 @@ def _build(kind: type[SpecAugment] | type[GaussianNoise], params: Mapping[str, A
 def _chain(
     params: Mapping[str, Any] | None, use_spec_augment: bool | None, use_gaussian_noise: bool | None
 ) -> list[Transform]:
-    """Return the transforms that ``augment_params``, ``use_spec_augment`` and ``use_gaussian_noise`` select."""
     given = params or {}
     if any(stage in given for stage in _STAGES):
         _check_names(given, _STAGES, "augment_params")

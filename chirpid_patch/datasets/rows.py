@@ -59,7 +59,10 @@ def as_row_tensor(dataset: Any) -> Tensor | None:
 
 
 def _array_as_tensor(array: np.ndarray[Any, Any]) -> Tensor | None:
-    """Return ``array`` as a tensor; None if PyTorch collates the array's rows to another dtype, or prints a warning."""
+    """Return ``array`` as a tensor.
+
+    The result is None if PyTorch cannot convert ``array`` without a warning, or collates its rows to another dtype.
+    """
     if not (array.ndim and array.flags.behaved and array.dtype.isnative and array.dtype.kind in "biufc"):
         return None
     if array.ndim == 1 and not _keeps_numbers(array.dtype):
@@ -100,7 +103,7 @@ def index_select_supports(dtype: torch.dtype) -> bool:
 
 
 def is_integer(index: Any) -> bool:
-    """Return whether ``index`` is an integer that has the same meaning for lists, arrays and tensors.
+    """Return whether ``index`` is an integer with which lists, arrays and tensors return the same item.
 
     The result is False for objects of user classes, such as subclasses of ``int``.
     """
