@@ -1,6 +1,6 @@
 """The requests for batches that a loader sends to its workers or threads in an epoch.
 
-A request contains the indices of a batch, and the key that determines its random numbers.
+A request contains the indices of a batch, and its *random key*, which determines the random numbers of the batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = logging.getLogger("chirpid_patch")
 
 
 class BatchRequest(NamedTuple):
-    """A request for a batch, with the indices of the samples and the key that determines the random numbers.
+    """A request for a batch, with the indices of the samples and the random key of the batch.
 
     If automatic batching is off, ``indices`` is a single index. ``key`` is None if the dataset uses no random keys.
     """

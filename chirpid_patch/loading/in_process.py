@@ -33,7 +33,7 @@ class EpochReaders(NamedTuple):
         read: PyTorch's function that reads the batch at a list of indices; None if ``reader`` reads the batches.
         reader: object that reads whole batches; None if ``read`` reads the batches.
         controller: object that chooses how many threads load batches in advance; None: no threads.
-        pin: function that returns a batch in pinned memory; None: batches are not pinned.
+        pin: function that copies a batch to pinned memory; None: batches are not pinned.
     """
 
     read: Callable[[Any], Any] | None
@@ -46,7 +46,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     """The iterator over an epoch of a loader that reads batches in this process.
 
     The iterator makes the same random calls as PyTorch's iterator. The constructors of both iterators perform the same
-    operations in the same order. The iterator does all other work later, when a batch needs this work.
+    operations in the same order. This iterator does all other work later, when the loop requests a batch.
 
     Args:
         parts: a ``DataLoader`` with the attributes of the user's loader (see ``loader_parts.LoaderParts``).
@@ -56,7 +56,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             provided that the random numbers stay the same.
         threads: the threads that load batches in advance.
         seed: base seed; None: the iterator draws the base seed. If ``seed`` is passed, the iterator makes the random
-            calls that persistent workers make at the start of a later epoch.
+            calls that PyTorch's iterator with persistent workers makes at the start of a later epoch.
     """
 
     def __init__(

@@ -358,7 +358,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         )
 
     def _reads_same_batches_in_process(self) -> bool:
-        """Return whether batches provably stay the same if this process reads the samples instead of workers."""
+        """Return whether this process provably reads the same batches as worker processes would read."""
         plain = self.worker_init_fn is None or self.worker_init_fn is worker_init_fn
         return plain and not is_importing_main() and is_stacking_collate(self.collate_fn) and is_in_memory(self.dataset)
 
@@ -441,7 +441,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return EpochRequests(seed, number, kind, self._draws_repeatedly, self.drop_last, skipped)
 
     def _request_kind(self, nodes: list[GatherNode]) -> SharedRequestSettings:
-        """Return the properties that all requests of an epoch share, and append the dataset's node to ``nodes``."""
+        """Return the properties that all requests of an epoch share, and append the ``GatherNode`` to ``nodes``."""
         batches, node = self.batch_sampler is not None, gather_node(self.dataset)
         nodes.append(node)
         keyed = batches and node.keyed
