@@ -105,7 +105,7 @@ def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
 
 
 def advise_persistent_workers(times: Times, workers: int, batches: int) -> SettingAdvice | None:
-    """Return the advice to use persistent workers if starting workers takes long in every epoch; else None.
+    """Return the advice to use persistent workers; None if starting workers takes little time in an epoch.
 
     Args:
         times: results of ``measure_batch_waits`` for the loader.
@@ -125,9 +125,10 @@ def advise_persistent_workers(times: Times, workers: int, batches: int) -> Setti
 
 
 def advise_prefetching(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> SettingAdvice | None:
-    """Return the advice to prefetch more batches if this hides the wait for the slowest batch; else None.
+    """Return the advice to prefetch more batches, so that the training does not wait for the slowest batches.
 
-    The result is also None if loading a batch takes longer on average than a training step.
+    The result is None if the current number hides these waits, or if loading a batch takes longer on average than a
+    training step.
 
     Args:
         times: results of ``measure_batch_waits`` for the loader.
