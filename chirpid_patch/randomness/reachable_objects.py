@@ -47,7 +47,6 @@ def reachable_objects(owners: Iterable[Any]) -> Iterator[Any]:
 
 
 def _direct_references(owner: Any) -> list[Any]:
-    """Return the objects to which ``owner`` refers directly."""
     if owner is None or isinstance(owner, str | bytes | int | float | type | torch.Tensor | np.ndarray):
         return []
     if isinstance(owner, ModuleType):
