@@ -105,7 +105,7 @@ def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
 
 
 def advise_persistent_workers(times: Times, workers: int, batches: int) -> SettingAdvice | None:
-    """Return the advice to use persistent workers; None if starting workers takes little time in an epoch.
+    """Return the advice to use persistent workers; None if starting workers takes a small share of an epoch.
 
     Args:
         times: results of ``measure_batch_waits`` for the loader.
