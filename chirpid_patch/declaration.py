@@ -30,8 +30,8 @@ class Declaration:
             declared method, all methods that the declared method calls, and the inherited methods that call the
             declared method. If other code replaces one of these methods later, this package ignores the declaration.
         held: maps an attribute that stores a bound method of the object to the name of the method.
-        build: function whose argument is a dictionary of the attributes. The function returns an object of this package
-            with the same results as the class, or None if this is not possible.
+        build: function whose argument is the ``__dict__`` of the user object. The function returns an object of this
+            package with the same results as the user object, or None if this is not possible.
         of_images: whether the declared method masks 8-bit images, as the decorator ``masks_images`` declares.
     """
 
@@ -57,8 +57,8 @@ def declare_method(
     Args:
         attributes: names of the attributes that ``method`` depends on.
         calls: names of the methods that ``method`` calls.
-        build: function whose argument is a dictionary of the attributes. The function returns an object of this package
-            with the same results as the class, or None if this is not possible.
+        build: function whose argument is the ``__dict__`` of the user object. The function returns an object of this
+            package with the same results as the user object, or None if this is not possible.
         held: maps an attribute that stores a bound method of the object to the name of the method. For ``self.load =
             self.load_wav``, pass ``{"load": "load_wav"}``. None: no attribute stores a bound method.
         method: name of the declared method.
@@ -119,8 +119,8 @@ def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
 def _declaration_of(kind: type) -> Declaration | None:
     """Return the declaration of the class ``kind`` or of its nearest declared base class; None without a declaration.
 
-    The result is also None if other code has replaced a declared method, or if ``kind`` computes a declared attribute
-    with a property.
+    The result is also None if other code has replaced a declared method, if ``kind`` has a method ``__getitems__``, or
+    if ``kind`` computes attributes, for example with a property.
     """
     if not _DECLARED:
         return None

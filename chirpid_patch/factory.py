@@ -70,8 +70,8 @@ def _calls_changed_loader(is_plain: Callable[[Mapping[str, Any]], bool]) -> Call
 
     Other code, such as a test, may have changed or replaced ``DataLoader`` or ``BatchedDataLoader``. In this case, the
     decorated function builds the loader with the changed class or the replacement, so that the change takes effect. The
-    decorated function passes only the arguments that ``DataLoader`` has. If the caller passes another value than the
-    default for any other argument, the decorated function ignores the change.
+    decorated function passes only the arguments that ``DataLoader`` has. The decorated function ignores the change if
+    ``is_plain`` returns False, or if another argument of the call (except ``optimize``) differs from its default.
 
     Args:
         is_plain: function whose argument is the dictionary of the keyword arguments. The function returns whether
@@ -142,13 +142,15 @@ def create_loader(
         dataset: map-style or iterable dataset.
         batch_size: number of samples in a batch; None yields single samples.
         shuffle: whether each epoch has a new random order. None: no shuffling, as for ``DataLoader``.
-        sampler: iterable that yields the indices of an epoch in order, instead of ``shuffle``.
-        batch_sampler: iterable that yields the list of indices of each batch, instead of ``batch_size``, ``shuffle``,
-            ``sampler`` and ``drop_last``.
+        sampler: iterable over the indices of an epoch, in the order in which the loader reads the samples. Do not also
+            pass ``shuffle=True``.
+        batch_sampler: iterable that yields a list of indices for each batch of an epoch. Do not also pass
+            ``batch_size``, ``shuffle``, ``sampler`` or ``drop_last``.
         num_workers: number of worker processes. For samples in memory, the loader starts no workers, because batched
             reading is faster. With ``tune``, the loader may start fewer workers than ``num_workers``.
         collate_fn: function that builds a batch from a list of samples; None means PyTorch's ``default_collate``.
-        pin_memory: whether batches are in pinned memory. None: the loader pins only batches whose memory it allocates.
+        pin_memory: whether batches are in pinned memory. None: the loader pins batches if there is an accelerator, and
+            ``collate_fn`` is None, ``default_collate`` or ``collate_pairs``.
         drop_last: whether to omit an incomplete last batch.
         timeout: seconds to wait for a batch from a worker; 0 waits without limit.
         worker_init_fn: function that each worker process calls at its start, with the number of the worker (0, 1, …).
@@ -179,7 +181,8 @@ def create_loader(
             ``optimize=False``, the caller must call ``set_epoch`` before each epoch.
         world_size: number of ranks; needed only if neither ``torch.distributed`` nor torchrun defines the number.
         rank: rank of this process; needed only if neither ``torch.distributed`` nor torchrun defines the rank.
-        seed: with ``distributed``, the seed of all random numbers; None: 0.
+        seed: with ``distributed``, the seed of the order, the augmentation and the workers. None: 0 for several ranks,
+            and no seed for a single rank.
         device: device of the batches. If the samples can be stored on the device and take at most ``resident_share`` of
             its free memory, the loader copies all samples to the device once. Otherwise the loader moves each batch to
             the device. None: batches stay on the device of the dataset's samples.
@@ -271,7 +274,7 @@ def create_test_loader(
 
 
 class OptimalDataLoaderFactory:
-    """The functions of this module as static methods, for code that follows the best-practice guide."""
+    """The functions of this module as static methods, for code that follows the best-practice guide for ChirpID."""
 
     create_loader = staticmethod(create_loader)
     create_training_loader = staticmethod(create_training_loader)

@@ -17,7 +17,7 @@ ABOUT_WORKERS = ("timeout", "multiprocessing_context")
 
 
 class DatasetIndependentArguments(TypedDict, total=False):
-    """The arguments that do not depend on the dataset. A caller can pass the same values to several loaders."""
+    """The arguments of a loader that do not depend on its dataset, so several loaders can have the same values."""
 
     prefetch_factor: int | None
     persistent_workers: bool

@@ -1,7 +1,7 @@
 """Measurements of data loading: the wait for each batch, GPU utilisation and memory.
 
-The function `time_batch_loading` of the best-practice guide for ChirpID starts its clock after a batch has arrived, so
-it does not measure the wait for this batch. In this module, the clock runs while the caller waits for the next batch.
+The best-practice guide for ChirpID also has a function `time_batch_loading`. The guide's function starts its clock
+after a batch has arrived, so it does not measure the wait for the batch. The clock of this module runs during the wait.
 The start-up time of a loader does not count for the rate in samples per second.
 """
 

@@ -1,5 +1,8 @@
 """The comparison of candidates, such as loading modes, by their measured speeds.
 
+Of two candidates, the *costly* candidate has the higher cost, such as more threads or processes. The other candidate is
+the *cheap* candidate.
+
 ``tune=True``, ``diagnose_dataloader_speed`` and ``chirp-migrate tune`` choose loader settings with these functions.
 ``order_of_round`` returns the order of the candidates in each round of a measurement. A loader can also change its own
 number of threads or workers during the training. For this decision, the loader calls ``costly_is_faster`` directly. The
@@ -34,8 +37,8 @@ class SpeedComparison(NamedTuple):
 
     Attributes:
         fastest: index of the fastest candidate; None if all candidates failed.
-        tied: for each candidate, whether the candidate is tied with the fastest candidate. Of the tied candidates, the
-            cheapest candidate is the best choice.
+        tied: for each candidate, whether the candidate is about as fast as the fastest candidate (within the share
+            ``TIED``). Of these candidates, the cheapest candidate is the best choice.
     """
 
     fastest: int | None
@@ -45,10 +48,10 @@ class SpeedComparison(NamedTuple):
 def compare_speeds(speeds: Sequence[Sequence[float]]) -> SpeedComparison:
     """Compare candidates, and return which candidates are about as fast as the fastest candidate.
 
-    The ratio of two candidates is the geometric mean of the ratios of their speeds in each round. If the machine is
-    slow in a round, both speeds fall, and the ratio stays the same. If a candidate has fewer measured rounds than the
-    other candidates, the function compares only these rounds for this candidate, and the candidate cannot be the
-    fastest candidate.
+    In each round, the function divides the speed of a candidate by the speed of the fastest candidate, and then
+    computes the geometric mean of these ratios. If the machine is slow in a round, both speeds fall, and the ratio
+    stays the same. A candidate with fewer rounds than other candidates is compared only in its own rounds, and cannot
+    be the fastest candidate.
 
     Args:
         speeds: a sequence for each candidate, with the speed in each round; an empty sequence for a candidate that

@@ -62,7 +62,7 @@ MEMBERS = {
 def torch_has_all_members() -> bool:
     """Return whether PyTorch's classes have all members in ``MEMBERS``.
 
-    The source code of a class must define a member, or assign it in ``__init__`` or ``_reset``.
+    A class has a member if its source code defines the member, or assigns the member in ``__init__`` or ``_reset``.
     """
     for name, members in MEMBERS.items():
         kind = DataLoader if name == "DataLoader" else getattr(dataloader, name, object)

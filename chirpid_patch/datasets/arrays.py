@@ -73,7 +73,7 @@ def _as_tensor(values: Any, name: str) -> Tensor:
 
 
 class WorkerSafeArrayDataset(BatchedDataset):
-    """A dataset whose samples are the pairs (x[i], y[i]) of rows of two arrays.
+    """A dataset of samples (x[i], y[i]), where x and y are arrays.
 
     A loader of this package reads a whole batch from the arrays at once.
 
@@ -86,8 +86,8 @@ class WorkerSafeArrayDataset(BatchedDataset):
     worker.
 
     Args:
-        x: the x of all samples, of shape (N, …), as a NumPy array, memory map, CPU tensor, or list of numbers.
-        y: the labels of all samples, of shape (N, …). ``y`` may have any type that ``x`` may have.
+        x: NumPy array, memory map, CPU tensor or list of numbers, of shape (N, …). Row i is the x of sample i.
+        y: array of any type that ``x`` may have, of shape (N, …). Row i is the label of sample i.
         dtype: dtype of the x that the dataset returns; None keeps the dtype of the array.
         divisor: number by which x is divided after the conversion to ``dtype``; with None, x is not divided.
 

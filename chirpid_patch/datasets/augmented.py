@@ -41,7 +41,6 @@ def _build(kind: type[SpecAugment] | type[GaussianNoise], params: Mapping[str, A
 def _chain(
     params: Mapping[str, Any] | None, use_spec_augment: bool | None, use_gaussian_noise: bool | None
 ) -> list[Transform]:
-    """Return the transforms that ``augment_params``, ``use_spec_augment`` and ``use_gaussian_noise`` select."""
     given = params or {}
     if any(stage in given for stage in _STAGES):
         _check_names(given, _STAGES, "augment_params")
@@ -81,8 +80,8 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         augment_params: dictionary with the parameters of ``SpecAugment``. To also apply ``GaussianNoise``, pass a
             dictionary with the keys ``spec_augment_params`` and ``gaussian_noise_params``, whose values are
             dictionaries with the parameters of the two transforms. If one of these keys is missing or has the value
-            None, the dataset does not apply the transform of this key. ``augment_params=None``: ``SpecAugment`` with
-            its defaults.
+            None, the dataset does not apply the transform of this key. With ``augment_params=None``, the dataset
+            applies ``SpecAugment`` with its defaults.
         training: whether to augment samples. ``set_training`` changes this setting later.
         use_spec_augment: whether to apply ``SpecAugment``. None: ``augment_params`` determines whether the dataset
             applies this transform.
@@ -152,14 +151,14 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return len(self.base_dataset)
 
     def _is_ours(self) -> bool:
-        """Return whether all transforms that the dataset applies at present are from this package."""
+        """Return whether all applied transforms are from this package; True if ``training`` is False."""
         return not self.training or self._is_batchable()
 
     def _is_batchable(self) -> bool:
         return all(is_batchable(transform) for _, transform in self._stages())
 
     def _stages(self) -> list[tuple[Position, Transform]]:
-        """Return a pair (position, transform) for each single transform, as ``split_transform`` does."""
+        """Return all transforms with their positions. ``split_transform`` splits composed transforms."""
         on = ((place, one) for place, one in enumerate(self.transforms) if one is not None)
         return [part for place, one in on for part in split_transform(one, (place,))]
 

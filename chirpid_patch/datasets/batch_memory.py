@@ -1,9 +1,9 @@
 """Reusable memory for batches.
 
 Allocating new memory for every large batch is slow, because the first write to each page causes a page fault. A large
-batch therefore borrows a block of memory from ``BatchMemoryPool``. The batch uses the memory of a NumPy array that is a
-view of this block (``torch.frombuffer``). When the last tensor, view or autograd graph that uses the batch is deleted,
-Python frees the array. The finalizer of the array then returns the block to the pool.
+batch therefore borrows a block of memory from ``BatchMemoryPool``. ``torch.frombuffer`` creates the batch from a NumPy
+array, and this array is a view of the block. When the last tensor, view or autograd graph that uses the batch is
+deleted, Python frees the array. The finalizer of the array then returns the block to the pool.
 
 """
 

@@ -1,4 +1,7 @@
-"""Collate functions, and a function that checks whether a collate function permits batched reading."""
+"""Collate functions, and a check whether a collate function permits batched reading.
+
+*Batched reading* means reading all samples of a batch from memory at once, without calling the collate function.
+"""
 
 from __future__ import annotations
 

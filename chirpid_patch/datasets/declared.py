@@ -49,9 +49,8 @@ def standardizes_samples(
         eps: number that the class adds to the standard deviation; 0 for none.
         calls: names of the methods that ``__getitem__`` calls. If a subclass or other code replaces one of these
             methods, loaders ignore the declaration.
-        held: names of the attributes in which an object stores one of its own methods, mapped to the names of the
-            methods. For ``self.load = self.load_wav``, pass ``{"load": "load_wav"}``. None: no attribute stores a bound
-            method.
+        held: maps each attribute in which an object stores one of its own methods to the name of this method. For
+            ``self.load = self.load_wav``, pass ``{"load": "load_wav"}``. None: no attribute stores a bound method.
     """
 
     def build(state: Mapping[str, Any]) -> WorkerSafeStandardizedDataset | None:

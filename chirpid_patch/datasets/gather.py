@@ -106,7 +106,7 @@ class GatherNode:
 
     @property
     def keyed(self) -> bool:
-        """Return whether the samples depend on random numbers that ``read_batch`` computes from a ``RandomKey``."""
+        """Return whether the samples depend on random numbers. ``read_batch`` computes these numbers from ``key``."""
         return any(node.keyed for node in self.child_nodes)
 
     @property
@@ -119,10 +119,10 @@ class GatherNode:
         return count > 1
 
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
-        """Return the inner datasets and indices of the samples from which the samples at ``indices`` are computed.
+        """Return where the inner datasets contain the samples from which the samples at ``indices`` are computed.
 
-        The result has one ``BatchPart`` for each inner dataset that contains such samples. The result is None if the
-        label y of a sample may differ from the label of its inner sample.
+        The result has a ``BatchPart`` for each inner dataset that contains such samples. The result is None if the
+        label y of a sample may differ from the label in the inner dataset.
         """
         return None
 
@@ -346,8 +346,6 @@ class _RowTensorNode(_TensorDatasetNode):
 
 
 class _SubsetNode(GatherNode):
-    """The ``GatherNode`` of a ``Subset``."""
-
     def __init__(self, dataset: Any) -> None:
         self._indices = dataset.indices
         self._child = dataset.dataset
@@ -388,8 +386,6 @@ class _SubsetNode(GatherNode):
 
 
 class _ConcatNode(GatherNode):
-    """The ``GatherNode`` of a ``ConcatDataset``."""
-
     def __init__(self, dataset: Any) -> None:
         self._dataset = dataset
         self.children = dataset.datasets
@@ -526,9 +522,9 @@ def is_in_memory(dataset: Any) -> bool:
 def permits_batched_reading(dataset: Any) -> bool:
     """Return whether ``dataset`` permits batched reading.
 
-    The result is True for tensors, NumPy arrays, datasets of this package and declared datasets, and for a
-    ``TensorDataset``. The result is also True for a ``Subset`` of such a dataset, and for a ``ConcatDataset`` whose
-    inner datasets are in memory.
+    The result is True for a ``TensorDataset``, a tensor, a NumPy array, a dataset of this package, and a dataset whose
+    class has a decorator of ``datasets.declared``. The result is also True for a ``Subset`` of such a dataset, and for
+    a ``ConcatDataset`` whose inner datasets are in memory.
     """
     return gather_node(dataset).reads_batches
 

@@ -26,12 +26,12 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
     """Return the labels of the samples (x, y) of ``dataset``, as ``[dataset[i][1] for i in indices]`` does.
 
     Types, values, order and exceptions are the same as with this expression. The function is faster than the expression
-    for two kinds of datasets. A dataset of PyTorch is *plain* if no code overrides the methods that read its samples.
+    for the datasets in this list:
 
-    * ``dataset`` is a plain ``TensorDataset``, or a plain ``Subset`` or ``ConcatDataset`` of datasets of these two
-      kinds. The function then does not read x.
-    * ``dataset`` is from this package and does not augment samples, and its inner dataset is a list or a dataset of
-      these two kinds. The function then does not compute x.
+    * A ``TensorDataset``, if no code overrides the methods that read its samples. The function does not read x. The
+      same applies to a ``Subset`` or ``ConcatDataset`` of datasets in this list.
+    * A dataset of this package that does not augment samples, and whose inner dataset is a list or a dataset in this
+      list. The function does not compute x.
 
     The function reads all other datasets sample by sample, because ``__getitem__`` may log, count or draw random
     numbers.

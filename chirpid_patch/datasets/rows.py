@@ -24,7 +24,7 @@ _INT = {int}
 
 
 def is_plain_cpu_tensor(value: Any) -> bool:
-    """Return whether ``value`` is a CPU tensor that its memory, shape, strides and dtype describe completely.
+    """Return whether ``value`` is a CPU tensor whose only properties are memory, shape, strides and dtype.
 
     The result is False, for example, for sparse, quantized and nested tensors, and for subclasses of ``Tensor``.
     """
@@ -59,7 +59,10 @@ def as_row_tensor(dataset: Any) -> Tensor | None:
 
 
 def _array_as_tensor(array: np.ndarray[Any, Any]) -> Tensor | None:
-    """Return ``array`` as a tensor; None if PyTorch collates the array's rows to another dtype, or prints a warning."""
+    """Return ``array`` as a tensor.
+
+    The result is None if PyTorch cannot convert ``array`` without a warning, or collates its rows to another dtype.
+    """
     if not (array.ndim and array.flags.behaved and array.dtype.isnative and array.dtype.kind in "biufc"):
         return None
     if array.ndim == 1 and not _keeps_numbers(array.dtype):
@@ -100,7 +103,7 @@ def index_select_supports(dtype: torch.dtype) -> bool:
 
 
 def is_integer(index: Any) -> bool:
-    """Return whether ``index`` is an integer that has the same meaning for lists, arrays and tensors.
+    """Return whether ``index`` is an integer with which lists, arrays and tensors return the same item.
 
     The result is False for objects of user classes, such as subclasses of ``int``.
     """
@@ -187,7 +190,7 @@ def gather_rows(tensor: Tensor, rows: Tensor) -> Tensor:
 
 
 def allocate_batch_like(tensor: Tensor, count: int, dtype: torch.dtype | None = None) -> Tensor:
-    """Return an uninitialised tensor for a batch of ``count`` samples that have the shape of the rows of ``tensor``.
+    """Return an uninitialised tensor for a batch of ``count`` samples. A sample has the shape of a row of ``tensor``.
 
     In a worker process, the tensor is in shared memory, as with ``default_collate``, because the worker sends its
     batches through shared memory. If the worker built each batch in ordinary memory first, the heap would grow with

@@ -98,7 +98,7 @@ def load_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey | Non
 def reads_sample_by_sample(dataset: Any) -> bool:
     """Return whether each batch of ``dataset`` is read sample by sample.
 
-    If True, several threads can share the work of a batch.
+    If True, several threads can read a batch together, and each thread reads some of the samples.
     """
     if reads_like_class(dataset, Subset):
         return reads_sample_by_sample(dataset.dataset)

@@ -28,9 +28,11 @@ _SHORTEST_ARRAY = 1024
 def copy_for_workers(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
     """Return a copy of ``dataset`` for worker processes.
 
-    The function copies, at any depth, datasets of this package and of PyTorch and declared datasets in memory, with
-    their indices and their transforms of this package. Indices in the copy have the same types and values. The copy and
-    ``dataset`` share all other objects, such as tensors and arrays. The function calls no method of the user.
+    The function copies every in-memory dataset, every dataset of this package, and every ``Subset`` and
+    ``ConcatDataset``, except datasets whose class has ``__del__``. The same applies to their inner datasets. The
+    function also copies the indices of these datasets, and their transforms of this package. Indices in the copy have
+    the same types and values. The copy and ``dataset`` share all other objects, such as tensors and arrays. The
+    function calls no method of the user.
     """
     made = {} if _made is None else _made  # a dataset may refer to its own subsets
     if id(dataset) in made:

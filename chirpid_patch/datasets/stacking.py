@@ -1,4 +1,4 @@
-"""Functions that stack or standardise all samples of a dataset. Many samples in memory are processed at once."""
+"""Functions that stack or standardise all samples of a dataset. If possible, all samples are processed at once."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def standardized_samples(
         mean: value that is subtracted from x, for example a number or a 0-dim tensor.
         std: standard deviation, for example a number or a 0-dim tensor. x is divided by ``std + eps``.
         eps: number that is added to ``std``.
-        reads: how often to call ``dataset[i]`` for each sample that is read alone. 1 stands for ``x, y = dataset[i]``,
-            and 2 for ``dataset[i][0]`` and ``dataset[i][1]``.
+        reads: how often to call ``dataset[i]`` for a sample if the function reads the samples one by one. 1 stands for
+            ``x, y = dataset[i]``, and 2 for ``dataset[i][0]`` and ``dataset[i][1]``.
 
     Returns:
         List of pairs (x, y). Each x of the list has its own memory. Each y of the list is the y that ``dataset[i]``

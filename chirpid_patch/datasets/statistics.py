@@ -42,7 +42,7 @@ def compute_standardization_stats(dataset: Any, indices: Any, sample_size: int =
 def streaming_standardization_stats(
     dataset: Any, indices: Iterable[Any] | None = None, *, batch_size: int = 256
 ) -> tuple[Tensor, Tensor]:
-    """Return mean and standard deviation over all values of the x of the samples at ``indices``, in one pass.
+    """Return mean and standard deviation over all x of the samples at ``indices``, computed batch by batch.
 
     The function reads every sample once, in order, and keeps one batch in memory at a time. The function computes
     count, mean and sum of squared deviations of each batch, and merges these values (Chan, Golub & LeVeque 1983,

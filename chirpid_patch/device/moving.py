@@ -73,10 +73,10 @@ def is_tensor_or_packed_sequence(part: Any) -> bool:
 
 
 def movable_tensors(part: Any) -> list[Tensor]:
-    """Return a list of the tensors to move in ``part``, a tensor or a packed sequence.
+    """Return the tensors in ``part`` that must be moved, if ``part`` is a tensor or a packed sequence.
 
-    The list omits the tensor ``batch_sizes`` of a packed sequence, because this tensor stays on the CPU. For any other
-    object, the list is empty.
+    The result omits the tensor ``batch_sizes`` of a packed sequence, because this tensor stays on the CPU. For any
+    other object, the result is an empty list.
     """
     if isinstance(part, PackedSequence):
         return [one for one in (part.data, part.sorted_indices, part.unsorted_indices) if one is not None]
@@ -104,7 +104,7 @@ def movable_parts(batch: Any) -> list[Any]:
 def map_parts(batch: Any, move: Callable[[Any], Any]) -> Any:
     """Return a copy of ``batch`` in which ``move(part)`` replaces each part that has a ``to`` method.
 
-    If ``move`` returns every object unchanged, the result is ``batch`` itself.
+    If ``move`` returns its argument for every part, the result is ``batch`` itself.
     """
     if batch is None or isinstance(batch, str | bytes | int | float | complex | type):
         return batch

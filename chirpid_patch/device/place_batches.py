@@ -1,4 +1,7 @@
-"""Functions that build the batches of a loader on a device, or move the batches from the CPU to the device."""
+"""Placements, which build the batches of a loader on a device, or move the batches from the CPU to the device.
+
+The class ``loading.placement.Placement`` defines the methods that a loader calls.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +56,7 @@ class _BatchSource:
 
 
 def create_moving_placement(device: str | torch.device) -> tuple[Placement, str]:
-    """Return a ``Placement`` that moves batches to ``device``, and the description of the placement.
+    """Return a ``Placement`` that moves batches to ``device``, and a description of this placement for the user.
 
     Raises:
         ValueError: ``device`` is a CUDA device, but CUDA is not available.
@@ -65,10 +68,10 @@ def create_moving_placement(device: str | torch.device) -> tuple[Placement, str]
 def create_placement(
     dataset: Any, batching: Mapping[str, Any], device: str | torch.device, resident_share: float | None
 ) -> tuple[Placement, str]:
-    """Return a ``Placement`` that puts the batches of a loader on ``device``, and the description of the placement.
+    """Return a ``Placement`` that puts the batches of a loader on ``device``, and its description for the user.
 
     If the samples can be stored on the device, the placement builds batches from the stored samples. Otherwise the
-    placement moves batches from the CPU.
+    placement moves batches from the CPU. The description becomes a part of ``loader.decision``.
 
     Args:
         dataset: the dataset of the loader.

@@ -37,13 +37,13 @@ _uploads: WeakValueDictionary[tuple[int, torch.device], DeviceTensorCopy] = Weak
 class ResidentPlacement(Placement):
     """A ``Placement`` that copies the samples to ``device`` once, and builds the batches on the device.
 
-    The placement does not change the order of the samples, the calls of the global random generators, or the
-    augmentation. Only the noise of ``GaussianNoise(mode="exact")`` has other values than on the CPU, with the same
-    distribution. Samples keep their dtype on the device, so an 8-bit value takes one byte.
+    The order of the samples, the random calls of the global generators and the augmentation are the same as on the CPU.
+    Only the noise of ``GaussianNoise(mode="exact")`` has other values than on the CPU, with the same distribution.
+    Samples keep their dtype on the device, so an 8-bit value takes one byte.
 
-    Several loaders over the same tensors share one copy on the device. The copy is freed when, for each of these
-    loaders, the program has deleted the loader or called its method ``shutdown``. Iterating over the loader never
-    synchronises with the device.
+    Several loaders over the same tensors share one copy on the device. The copy is freed when the program has deleted
+    all these loaders, or called their method ``shutdown``. Iterating over the loader never synchronises with the
+    device.
 
     Assignments to attributes of the dataset or its transforms take effect at the next batch. In-place operations of
     PyTorch on tensors of the dataset also take effect at the next batch. Writes through NumPy or ``Tensor.data`` take
@@ -58,8 +58,10 @@ class ResidentPlacement(Placement):
         share: share of the device's free memory that the samples may take, above 0 and at most 1.
 
     Raises:
-        NotResidentError: the samples take too much memory, or are not rows of tensors. The message names the reason.
-        ValueError: the device does not exist, or the loader has workers, threads or pinned memory.
+        NotResidentError: the samples take too much memory, or are not rows of tensors, or the device is neither CUDA
+            nor the CPU. The message names the reason.
+        ValueError: the device does not exist, ``share`` is out of range, or the loader has workers, threads or pinned
+            memory.
     """
 
     is_held = True
@@ -99,7 +101,8 @@ class ResidentPlacement(Placement):
             collate: the ``collate_fn`` of the loader.
 
         Raises:
-            NotResidentError: a loader with these arguments cannot build batches on the device.
+            NotResidentError: the samples take too much memory, or a loader with these arguments cannot build batches on
+                the device.
         """
         if isinstance(dataset, IterableDataset):
             raise NotResidentError("samples of an iterable dataset cannot be read by index")

@@ -112,7 +112,6 @@ def replace_tensors(dataset: Any, copy_tensor: Copy) -> Any:
 
 
 def _copy_without_constructor(original: Any, /, **changed: Any) -> Any:
-    """Return a copy of ``original`` with the attributes ``changed``, without calling its constructor."""
     duplicate = object.__new__(type(original))
     duplicate.__dict__.update(vars(original), **changed)
     return duplicate

@@ -46,9 +46,9 @@ class CudaCopyStream:
         return event
 
     def hand_over(self, copies: list[Tensor], copied: Any) -> None:
-        """Make the current stream wait for the event ``copied``, and mark ``copies`` as used by this stream.
+        """Make the current stream wait for the event ``copied``. The CPU does not wait for the event.
 
-        The CPU does not wait for the event.
+        PyTorch may reuse the memory of ``copies`` only after the current stream has used these tensors.
         """
         training = torch.cuda.current_stream(self.device)
         training.wait_event(copied)

@@ -197,7 +197,6 @@ class DataLoaderProfilingHook(TrainerHooks):
         return self._timer.batch_requested()
 
     def _reset_epoch(self) -> None:
-        """Reset all measurements at the start of an epoch."""
         for part in (self._waiting, self._moving, self._stepping):
             part.end()
         self._timer.restart()

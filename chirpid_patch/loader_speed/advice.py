@@ -38,8 +38,9 @@ def handle_oom_errors(
     """Return settings that need less memory, for another attempt after memory ran out.
 
     The function halves the batch size and doubles the number of accumulation steps, so that each optimiser step uses
-    the same number of samples. If no batch size between a quarter and a half of ``batch_size`` divides this number, the
-    number changes slightly. The function also halves the number of workers, and switches persistent workers off.
+    the same number of samples. If no batch size between a quarter and a half of ``batch_size`` divides this number of
+    samples, the number changes slightly. The function also halves the number of workers, and switches persistent
+    workers off.
 
     The batch size affects the memory of the device. Workers affect only the memory of the CPU. If the batch size is
     already 1, reduce the memory of the model (``torch.utils.checkpoint``, ``setup_mixed_precision``).
@@ -104,7 +105,7 @@ def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
 
 
 def advise_persistent_workers(times: Times, workers: int, batches: int) -> SettingAdvice | None:
-    """Return the advice to use persistent workers if starting workers takes long in every epoch; else None.
+    """Return the advice to use persistent workers; None if starting workers takes a small share of an epoch.
 
     Args:
         times: results of ``measure_batch_waits`` for the loader.
@@ -124,9 +125,10 @@ def advise_persistent_workers(times: Times, workers: int, batches: int) -> Setti
 
 
 def advise_prefetching(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> SettingAdvice | None:
-    """Return the advice to prefetch more batches if this hides the wait for the slowest batch; else None.
+    """Return the advice to prefetch more batches, so that the training does not wait for the slowest batches.
 
-    The result is also None if loading a batch takes longer on average than a training step.
+    The result is None if the current number hides these waits, or if loading a batch takes longer on average than a
+    training step.
 
     Args:
         times: results of ``measure_batch_waits`` for the loader.

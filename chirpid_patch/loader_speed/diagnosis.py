@@ -110,8 +110,6 @@ def diagnose_dataloader_speed(
 
 
 class _Diagnosis:
-    """The diagnosis of one loader."""
-
     def __init__(self, loader: DataLoader[Any], num_batches: int, seconds: float, step_seconds: float | None) -> None:
         self._loader = loader
         self._seconds = seconds
@@ -173,9 +171,10 @@ class _Diagnosis:
         """Return the best number of workers, and its speed as a multiple of the current speed.
 
         ``now`` is the current number. If loading without workers is as fast as with ``now`` workers, the best number is
-        0. Otherwise, the method tries larger numbers as long as each number is clearly faster than the number before,
-        and the best number is the last of these numbers. If no larger number is clearly faster than ``now``, the method
-        tries half of ``now``. If half is as fast as ``now``, the best number is half of ``now``, else ``now``.
+        0. Otherwise, the method tries larger numbers, and stops at a number that is not clearly faster than the number
+        before. The best number is the last number that was clearly faster. If no larger number was clearly faster than
+        ``now``, the method tries half of ``now``. If half is as fast as ``now``, the best number is half of ``now``,
+        else ``now``.
         """
         if now and not costly_is_faster(alone := self._speed_ratio(0), 1.0):
             return 0, alone

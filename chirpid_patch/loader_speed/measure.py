@@ -52,8 +52,8 @@ def measure_batch_waits(
         loader: as for ``time_batch_loading``.
         num_batches: as for ``time_batch_loading``.
         epochs: as for ``time_batch_loading``.
-        at_end: function that is called at the end of each loader pass, while the workers still exist. None: no
-            function.
+        at_end: function that is called at the end of each iteration over the loader, while the workers still exist.
+            None: no function.
 
     Returns:
         The dictionary that ``time_batch_loading`` returns, and the list of the measured waits in seconds.
@@ -97,7 +97,7 @@ def measure_batch_waits(
 
 
 def _measure_waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable[[], object] | None) -> list[_Wait]:
-    """Return the waits for the first batches of a loader pass, for at most ``most`` batches.
+    """Iterate over at most ``most`` batches of ``loader``, and return the wait for each batch.
 
     The wait for the first batch includes the construction of the iterator.
     """

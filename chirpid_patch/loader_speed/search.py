@@ -1,4 +1,7 @@
-"""A search for the fastest loading mode of a dataset on this machine."""
+"""A search for the fastest loading mode of a dataset on this machine.
+
+A loading mode is a number of worker processes or of threads, or loading in this process without threads.
+"""
 
 from __future__ import annotations
 
@@ -87,12 +90,13 @@ def choose_loading_mode(
     seconds: float = 3.0,
     step: Callable[[Any], object] | None = None,
 ) -> LoaderChoice:
-    """Try several loading modes of ``dataset``, and return the first mode that is as fast as the fastest mode.
+    """Try several loading modes of ``dataset``, and return the first that is about as fast as the fastest mode.
 
     The search first tries loading in this process without threads. Then the search tries increasing numbers of threads
-    and of worker processes. If the sampler may draw random numbers during the epoch, the search tries only the number
-    ``most_workers`` of worker processes. If worker processes cannot be started safely, or the time that is left is too
-    short to start a worker process, the search omits worker processes.
+    and of worker processes. If the sampler may draw random numbers during the epoch, another number of worker processes
+    than ``most_workers`` would change these numbers. The search then tries only ``most_workers`` worker processes. If
+    worker processes cannot be started safely, or too little time is left to start a worker process, the search omits
+    worker processes.
 
     The trials read random samples, or samples that the caller's sampler yields. The search restores the state of every
     random generator.

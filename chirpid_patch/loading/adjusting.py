@@ -69,8 +69,9 @@ class LoadingController:
 
     Loading begins without threads. If a CPU is idle during the first batches, the controller tries threads while the
     loop continues. In this trial, the controller measures batches with threads and batches without threads in turns.
-    After the trial, the controller keeps the mode with the shorter time from batch to batch. If the duration of the
-    training steps changes later, the controller measures again. The batches are the same with and without threads.
+    After the trial, the controller keeps the threads if the time from batch to batch is clearly shorter with threads.
+    If the duration of the training steps changes later, the controller measures again. The batches are the same with
+    and without threads.
 
     Args:
         threads: fixed number of threads that load batches in advance; None: the controller measures whether threads
@@ -284,7 +285,7 @@ class WorkerCountChooser:
     * If the training waited for more than 10 % of an epoch, the number is doubled (0 becomes 2).
     * If the training waited for less than 1 % of each of three consecutive epochs, the number is halved.
     * A larger number must reduce the time from batch to batch by more than 5 %. A smaller number must not reduce the
-      speed by more than 5 %. Otherwise the loader returns to the previous number, and does not try the refused number
+      speed by more than 5 %. Otherwise the loader returns to the previous number, and does not try the worse number
       again.
     * An epoch of fewer than 8 batches does not change the number.
 

@@ -32,7 +32,7 @@ class BatchReader:
         return reads_sample_by_sample(self.dataset)
 
     def read(self, request: BatchRequest) -> Any:
-        """Return the batch of ``request``. If automatic batching is off, return ``collate_fn`` of the single sample."""
+        """Return the batch of ``request``; without automatic batching, the result of ``collate_fn`` for its sample."""
         if self._makes_batches:
             return load_batch(self.dataset, request.indices, request.key, self._collate)
         return sample_fetcher(self.dataset, False, self._collate, False).fetch(request.indices)

@@ -1,6 +1,6 @@
 """The requests for batches that a loader sends to its workers or threads in an epoch.
 
-A request contains the indices of a batch, and the key that determines its random numbers.
+A request contains the indices of a batch, and its *random key*, which determines the random numbers of the batch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ logger = logging.getLogger("chirpid_patch")
 
 
 class BatchRequest(NamedTuple):
-    """A request for a batch, with the indices of the samples and the key that determines the random numbers.
+    """A request for a batch, with the indices of the samples and the random key of the batch.
 
     If automatic batching is off, ``indices`` is a single index. ``key`` is None if the dataset uses no random keys.
     """
@@ -50,7 +50,7 @@ class EpochRequests:
     Args:
         seed: base seed of the epoch, which is a part of each random key.
         epoch: number of the epoch, from 0, which is a part of each random key.
-        kind: function that returns the ``SharedRequestSettings`` of the epoch. The first request calls this function.
+        kind: function that returns the ``SharedRequestSettings`` of the epoch. It is called only once.
         counted: whether an index may occur twice in an epoch, so that the occurrences of each index must be counted.
         drops_last: whether the sampler omits an incomplete batch. If True and the epoch has no batches, ``draw`` logs a
             warning.
@@ -96,10 +96,7 @@ class EpochRequests:
             raise
 
     def skip(self, sampler: Iterator[Any]) -> None:
-        """Skip the batches that another loader has already delivered.
-
-        The sampler still makes the random calls for these batches.
-        """
+        """Skip the first ``skipped`` batches. The sampler still makes the random calls for these batches."""
         while self.drawn < self._skipped:
             try:
                 self._request(next(sampler))

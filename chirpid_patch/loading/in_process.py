@@ -33,7 +33,7 @@ class EpochReaders(NamedTuple):
         read: PyTorch's function that reads the batch at a list of indices; None if ``reader`` reads the batches.
         reader: object that reads whole batches; None if ``read`` reads the batches.
         controller: object that chooses how many threads load batches in advance; None: no threads.
-        pin: function that returns a batch in pinned memory; None: batches are not pinned.
+        pin: function that copies a batch to pinned memory; None: batches are not pinned.
     """
 
     read: Callable[[Any], Any] | None
@@ -46,7 +46,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     """The iterator over an epoch of a loader that reads batches in this process.
 
     The iterator makes the same random calls as PyTorch's iterator. The constructors of both iterators perform the same
-    operations in the same order. The iterator does all other work later, when a batch needs this work.
+    operations in the same order. This iterator does all other work later, when the loop requests a batch.
 
     Args:
         parts: a ``DataLoader`` with the attributes of the user's loader (see ``loader_parts.LoaderParts``).
@@ -56,7 +56,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             provided that the random numbers stay the same.
         threads: the threads that load batches in advance.
         seed: base seed; None: the iterator draws the base seed. If ``seed`` is passed, the iterator makes the random
-            calls that persistent workers make at the start of a later epoch.
+            calls that PyTorch's iterator with persistent workers makes at the start of a later epoch.
     """
 
     def __init__(
@@ -168,15 +168,15 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         return batch
 
     def _fill_queue(self, queue: PrefetchQueue, pause: float) -> None:
-        """Append requests to ``queue`` until all threads have work."""
+        """Append requests to ``queue`` until all threads have work; ``pause`` is in seconds."""
         while queue.needs_requests and self._is_drawn(len(queue)):
             queue.append(self._undelivered[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
-        """Return whether the request at ``position`` among the undelivered requests has been drawn from the sampler.
+        """Return whether the undelivered request at ``position`` exists, so that a thread can begin to load its batch.
 
-        If the request is not drawn yet, draw requests up to ``position``, provided that the random numbers stay the
-        same.
+        If the request does not exist yet, create the requests up to ``position`` from items of the sampler, provided
+        that the random numbers stay the same.
         """
         while len(self._undelivered) <= position:
             # A sampler may make random calls at its end, so the end of the sampler is not reached early.

@@ -53,7 +53,7 @@ _READ_BY_PYTORCH = (IterableDataset, MapDataPipe)
 class _EpochStart(NamedTuple):
     """The state of the random generators at the start of an epoch.
 
-    ``taken`` is the number of batches that another loader had already delivered in this epoch when its state was saved.
+    If the epoch continues from a saved state, ``taken`` is the number of batches to skip; else 0.
     """
 
     states: GlobalGeneratorStates
@@ -70,12 +70,12 @@ class _Progress:
 
     Attributes:
         begun: number of epochs that have begun.
-        skipped: number of batches of the latest epoch to skip, because the loader whose state was loaded has already
-            delivered these batches.
+        skipped: number of batches to skip at the start of the latest epoch, because the training used these batches
+            before the restart from a saved state.
         kept_seed: base seed of the next epoch; None: the next epoch draws a base seed.
         begun_from: state of the random generators at the start of the latest epoch; None before the first epoch.
-        resumed: state from which the next epoch continues, if the state that was loaded last is from the middle of an
-            epoch; else None.
+        resumed: state of the generators at the start of the epoch to continue, if ``load_state_dict`` loaded a state
+            from the middle of an epoch; else None.
         latest: reference to the iterator of the latest epoch; None before the first epoch.
         is_own: whether ``_make_iterator`` is running. If True, ``_get_iterator`` returns an iterator of this package
             instead of PyTorch's iterator.
@@ -337,7 +337,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def check_worker_number_rationality(self) -> None:
         """Warn about more workers than CPUs, as PyTorch's loader does.
 
-        If this loader starts no workers, or if the number of workers was measured, the method does not warn.
+        The method does not warn if this loader starts no workers, or if ``keep_workers`` or ``most_workers`` is set.
         """
         if not self.in_process and not self.keep_workers and self.most_workers is None:
             super().check_worker_number_rationality()
@@ -358,7 +358,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         )
 
     def _reads_same_batches_in_process(self) -> bool:
-        """Return whether batches provably stay the same if this process reads the samples instead of workers."""
+        """Return whether this process provably reads the same batches as worker processes would read."""
         plain = self.worker_init_fn is None or self.worker_init_fn is worker_init_fn
         return plain and not is_importing_main() and is_stacking_collate(self.collate_fn) and is_in_memory(self.dataset)
 
@@ -396,7 +396,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
         Args:
             is_sent: whether to read batches from a copy of the dataset, as workers do. The loader passes True if
                 ``num_workers`` is above 0.
-            nodes: list with the ``GatherNode`` of the dataset; an empty list if the ``GatherNode`` does not exist yet.
+            nodes: list with the ``GatherNode`` of the dataset (see ``datasets.gather``). If the list is empty, the
+                method creates the ``GatherNode``.
         """
         node = nodes[0] if nodes else gather_node(self.dataset)
         # For small batches, PyTorch's own code is as fast as batched reading.
@@ -440,7 +441,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return EpochRequests(seed, number, kind, self._draws_repeatedly, self.drop_last, skipped)
 
     def _request_kind(self, nodes: list[GatherNode]) -> SharedRequestSettings:
-        """Return the properties that all requests of an epoch share, and append the dataset's node to ``nodes``."""
+        """Return the properties that all requests of an epoch share, and append the ``GatherNode`` to ``nodes``."""
         batches, node = self.batch_sampler is not None, gather_node(self.dataset)
         nodes.append(node)
         keyed = batches and node.keyed
@@ -448,7 +449,6 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return SharedRequestSettings(rank, keyed, lambda: batches and (self.thread_safe or node.reads_batches))
 
     def _worker_requests(self, seed: int) -> EpochRequests:
-        """Return the requests for the batches of a new epoch, for worker processes."""
         progress = self._progress
         kind = partial(BatchedDataLoader._request_kind, copy_loader_attributes(self), [])
         return self._epoch_requests(seed, progress.begun - 1, progress.skipped, kind)

@@ -39,4 +39,7 @@ class Placement:
         return batches
 
     def release(self) -> None:
-        """Free the samples on the device that no other loader uses. The next epoch copies these samples again."""
+        """Free the samples on the device, except samples that other loaders use.
+
+        The next epoch copies the freed samples again.
+        """

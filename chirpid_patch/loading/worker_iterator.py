@@ -416,7 +416,6 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             self._epoch_state = None
 
     def _continue_epoch(self) -> None:
-        """Continue the running epoch after the new workers have started."""
         assert self._epoch_state is not None
         self.__dict__.update(self._epoch_state)
         self._workers_status = [True] * self._num_workers

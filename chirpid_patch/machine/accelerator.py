@@ -1,4 +1,4 @@
-"""A function that returns the type of the accelerator that copies faster from pinned memory."""
+"""A function that returns the type of the accelerator, if copies to it are faster from pinned memory."""
 
 from __future__ import annotations
 

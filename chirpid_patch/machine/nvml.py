@@ -75,7 +75,7 @@ class GpuProbe:
 
     If a GPU is missing or fails, the probe raises no error, and the returned ``GpuStatus`` contains the reason. If CUDA
     is initialised, PyTorch reports the visible GPUs. Otherwise the probe reads the environment variable
-    CUDA_VISIBLE_DEVICES. Each entry of the variable is the number or the UUID of a GPU; a UUID may be abbreviated. The
+    CUDA_VISIBLE_DEVICES. Each entry of the variable is the number of a GPU, its UUID, or the start of its UUID. The
     probe looks up numbers in NVML's order, which is the order of the PCI bus. CUDA's order may differ, because CUDA may
     list the fastest GPU first. As in CUDA, all entries of the variable after an invalid entry are ignored. The probe
     does not read MIG devices.

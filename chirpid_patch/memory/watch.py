@@ -22,7 +22,7 @@ _HYSTERESIS = 0.1
 
 
 class MemoryPressure(IntEnum):
-    """The highest limit that the memory in use exceeds, one of NONE, SOFT and HARD."""
+    """The highest limit that the memory in use exceeds: SOFT or HARD, or NONE if memory exceeds no limit."""
 
     NONE = 0
     SOFT = 1
@@ -95,9 +95,9 @@ class MemoryWatch:
         with MemoryWatch(soft=0.8, hard=0.95, on_alert=notify) as watch:
             train(...)
 
-    When memory exceeds a limit, the watch logs an alert with the settings to change. When memory has fallen to 10 %
-    below this limit, the watch logs another alert. The property ``pressure`` is the highest limit that memory exceeded
-    at the last reading. The watch misses peaks between two readings.
+    When memory exceeds a limit, the watch logs an alert with the settings to change. When memory falls below 90 % of
+    this limit, the watch logs another alert. The property ``pressure`` is the highest limit that memory exceeded at the
+    last reading. The watch misses peaks between two readings.
 
     Args:
         soft: lower limit, as a share of the total memory. The total memory is the memory that this process and its

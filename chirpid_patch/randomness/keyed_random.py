@@ -1,9 +1,10 @@
 """Random numbers that depend on the sample, and not on the worker that reads the sample.
 
-Every random number is a hash of seven values: the base seed of the loader, the epoch, the rank, the sample index, the
-number of earlier occurrences of this index in the epoch, the transform, and the number of the random call. So the
-augmentation of a sample in an epoch is the same for any number of workers, for any batch size, and in a repeated run.
-The hash function is the finaliser of SplitMix64 (Steele, Lea & Flood 2014).
+Every random number is a hash of the base seed of the loader, the epoch, the rank, the sample index, the number of
+earlier occurrences of this index in the epoch, the dataset (if datasets that augment are nested), the transform, and
+the position of the random number within the transform. So the augmentation of a sample in an epoch is the same for any
+number of workers, for any batch size, and in a repeated run. The hash function is the finaliser of SplitMix64 (Steele,
+Lea & Flood 2014).
 """
 
 from __future__ import annotations
@@ -93,8 +94,8 @@ class RandomKey:
         rank: rank of this process.
         indices: sample indices from the loader's sampler, int64 of shape (B,).
         occurrences: number of earlier occurrences of each index in this epoch, int64 of shape (B,).
-        depth: number of outer datasets that also augment. With this number, nested datasets have independent random
-            numbers.
+        depth: number of datasets that augment the same samples and contain the current dataset. With this number,
+            nested datasets have independent random numbers.
     """
 
     seed: int

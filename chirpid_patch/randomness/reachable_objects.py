@@ -28,8 +28,8 @@ def reachable_objects(owners: Iterable[Any]) -> Iterator[Any]:
 
     The function does not search the contents of arrays, tensors, long sequences and dictionaries, data frames and
     images. The search follows at most ``_DEEPEST_SEARCH`` references in a row, and ends after ``_MOST_VISITED``
-    objects. For a function and for an object of a class, the search also covers the module that defines the function or
-    class. Of the globals of this module, only random generators are included.
+    objects. The search also covers each module that defines a function, or a class or base class of an object. Of the
+    globals of these modules, only random generators are included.
 
     Args:
         owners: loaders, samplers, datasets, transforms or functions.
@@ -47,7 +47,6 @@ def reachable_objects(owners: Iterable[Any]) -> Iterator[Any]:
 
 
 def _direct_references(owner: Any) -> list[Any]:
-    """Return the objects to which ``owner`` refers directly."""
     if owner is None or isinstance(owner, str | bytes | int | float | type | torch.Tensor | np.ndarray):
         return []
     if isinstance(owner, ModuleType):

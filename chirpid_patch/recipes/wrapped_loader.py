@@ -216,7 +216,6 @@ class WrappedDataLoader:
 
     @property
     def _pin_memory(self) -> bool:
-        """Return whether batches are in pinned memory."""
         loader = self._pytorch_loader
         return pinning_device() is not None and (loader.pin_memory or getattr(loader, "pins_own_batches", False))
 
@@ -227,12 +226,10 @@ class WrappedDataLoader:
 
     @property
     def _persistent_workers(self) -> bool:
-        """Return whether the workers stay alive from epoch to epoch."""
         return self._pytorch_loader.persistent_workers and self._num_workers > 0
 
     @property
     def _num_workers(self) -> int:
-        """Return the number of worker processes."""
         return worker_processes(self._pytorch_loader)
 
     def __getattr__(self, name: str) -> Any:

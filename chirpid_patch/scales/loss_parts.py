@@ -27,10 +27,10 @@ _FUNCTIONS: dict[Any, type[nn.Module]] = {
 
 
 class PartialLoss:
-    """Compute the losses of the parts of a batch.
+    """Compute the loss of a batch part by part.
 
-    The sum of these losses is the loss of the whole batch. The sum is also correct for ``CrossEntropyLoss`` and
-    ``NLLLoss`` with class weights and ignored labels.
+    The sum of the losses of all parts is the loss of the whole batch. The sum is also correct for ``CrossEntropyLoss``
+    and ``NLLLoss`` with class weights and ignored labels.
 
     Args:
         criterion: the loss function.

@@ -33,9 +33,9 @@ class BatchTransform(nn.Module):
     declared: Callable[[Any], Any] | None = None
 
     def may_differ(self, samples: Tensor) -> bool:
-        """Return whether the object ``declared`` may transform ``samples`` (B, …) in another way than this transform.
+        """Return whether the user's object ``self.declared`` may transform ``samples`` (B, …) in another way.
 
-        If True, the code of ``declared`` must transform each sample.
+        If True, ``declared`` itself must transform each sample. Without such an object, the result is False.
         """
         return self.declared is not None and (samples.dtype not in off_cpu.EXACT or samples.requires_grad)
 
@@ -141,9 +141,10 @@ class SpecAugment(BatchTransform):
         )
 
     def may_differ(self, samples: Tensor) -> bool:
-        """Return whether the object ``declared`` may mask ``samples`` (B, …) in another way than this transform.
+        """Return whether the user's object ``self.declared`` may mask ``samples`` (B, …) in another way.
 
         The result is also True if the shape is not (C, F, T) or (F, T), or if the dtype cannot store ``mask_value``.
+        Without such an object, the result is False.
         """
         if self.declared is None:
             return False
