@@ -65,7 +65,7 @@ def find_aliases(project: Project, name: str) -> set[str]:
 
 @cached_until_text_changes
 def _collect_pairs(project: Project, analysis: Callable[[str], Collection[tuple[str, str]]]) -> dict[str, set[str]]:
-    """Return the pairs that an analysis finds in the texts of all files.
+    """Return the pairs that the function ``analysis`` returns for the texts of all files.
 
     The result maps the first part of each pair to the set of all its second parts.
     """

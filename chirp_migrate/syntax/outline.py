@@ -52,7 +52,6 @@ class _NodeIndex:
 
     @cached_property
     def by_type(self) -> dict[type[ast.AST], list[ast.AST]]:
-        """Return the nodes of each type."""
         found: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
         for node in self.all:
             found[type(node)].append(node)

@@ -67,7 +67,7 @@ def leading_variable_name(node: cst.CSTNode) -> str:
 
 
 def lines_in_strings(module: Module) -> set[int]:
-    """Return the offsets of the starts of lines that begin inside a string."""
+    """Return the offset of each line start that is inside a string."""
     strings = map(module.span, module.find(cst.SimpleString, cst.FormattedString))
     return {at for start, end in strings for at in module.lines_inside(start, end)}
 

@@ -48,7 +48,7 @@ class Binding:
 
     Attributes:
         kind: how the name gets its value.
-        node: the import, definition or parameter, or else the node that contains the target.
+        node: the import, definition or parameter; for any other binding, the node with the target, such as a loop.
         qualified: for an import, the dotted name of the imported object, with the leading dots of a relative import.
     """
 
