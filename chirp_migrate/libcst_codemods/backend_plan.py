@@ -41,8 +41,8 @@ _UNFINISHED = (
 class ChangesOfFile:
     """The planned changes of a single file.
 
-    Objects of this class must be small, because LibCST sends the objects of all files to a process again for every
-    single file.
+    Objects of this class must be small: for each file that a process rewrites, LibCST sends the objects of all files
+    to the process.
 
     Attributes:
         digest: hexadecimal SHA-256 of the bytes that the file had when the plan was made.
