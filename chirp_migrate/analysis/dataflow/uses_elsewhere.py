@@ -150,7 +150,7 @@ def may_set_computed_attributes(module: Module, project: Project, class_definiti
 
 @cached_until_text_changes
 def _set_by_computed_names(project: Project) -> list[tuple[str, str | None]]:
-    """Return each object on which code sets attributes with computed names, and the class that contains the code."""
+    """Return the source of each object on which code sets attributes with computed names, and the class of the code."""
     return [
         (ast.unparse(changed), around)
         for path in project.paths_containing(*_BY_NAME)
@@ -452,10 +452,10 @@ _SETS_GLOBALS = r"""\bglobals\s*\(\s*\)\s*(?:\.\s*(?:update|setdefault|__setitem
 
 
 def may_be_set_by_called_function(project: Project, name: str) -> bool:
-    """Return whether a call may pass ``name`` to code of the project that sets names of a module.
+    """Return whether a call may pass ``name`` to code of the project that assigns to a variable with this name.
 
     The result is True if two conditions hold: a call contains the name as a keyword or string, and any code of the
-    project sets attributes or global variables with computed names.
+    project sets attributes or global variables with computed names, as in ``globals()[key] = value``.
     """
     last = re.escape(name)
     given = re.compile(rf"""[(,]\s*{last}\s*=(?!=)|[(,]\s*["']{last}["']\s*[,)]""")

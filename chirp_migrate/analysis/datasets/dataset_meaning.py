@@ -1,7 +1,7 @@
 """Infer whether a dataset's ``__getitem__`` standardises or augments samples, or returns the items of a sequence.
 
 The functions compare symbolic values (``dataflow.symbolic``). So the functions recognise the same steps in different
-spellings, and in classes, local classes and dictionaries of lambdas.
+spellings, in classes, in local classes, and in classes that ``type(name, bases, {…})`` creates from lambdas.
 """
 
 from __future__ import annotations

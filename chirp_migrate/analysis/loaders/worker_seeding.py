@@ -29,8 +29,9 @@ class RepeatedSeed:
     Attributes:
         call: the call.
         by_worker: whether the seed differs between workers.
-        state: an expression in the function that reads the first word of the state of NumPy's generator. The value of
-            the expression looks random, but is the same in every worker. None without such an expression.
+        state: an expression in the function, such as ``numpy.random.get_state()[1][0]``, that reads the first word of
+            NumPy's random state. The word looks random, but is the same in every worker. None without such an
+            expression.
     """
 
     call: cst.Call

@@ -233,5 +233,4 @@ class DeviceLoop(LoopNames[bool]):
 
 
 def _targets(statement: cst.CSTNode) -> list[cst.BaseExpression]:
-    """Return the targets of an assignment."""
     return [one.target for one in statement.targets] if isinstance(statement, cst.Assign) else []
