@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from chirp_migrate.syntax.class_headers import IN_BRACKETS, words_in_class_headers
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.module import Module, module_name, package_name
-from chirp_migrate.syntax.patched_names import reads_variable, replaced_module_names
+from chirp_migrate.syntax.patched_names import names_replaced_in_modules, reads_variable
 from chirp_migrate.syntax.project import Project, cached_until_text_changes
 
 #: Attributes of a function that determine what a call does, and a pattern for code that changes such an attribute.
@@ -93,15 +93,15 @@ def find_descendants(project: Project, *bases: str) -> frozenset[str]:
     return frozenset(name for name in names if not any(base in name for base in bases))
 
 
-def find_subclasses(project: Project, *bases: str, type_arguments: bool = False) -> set[str]:
+def find_subclasses(project: Project, *bases: str, with_type_arguments: bool = False) -> set[str]:
     """Return the names of classes with a direct base class whose name is one of ``bases``.
 
     Args:
         bases: names of the base classes, without the names of their modules.
-        type_arguments: whether a name inside square brackets also counts as a base, as ``Birds`` in ``Base[Birds]``.
+        with_type_arguments: whether a name in square brackets also counts as a base, as ``Birds`` in ``Base[Birds]``.
     """
     inheriting = _collect_pairs(project, words_in_class_headers)
-    words = (*bases, *(IN_BRACKETS + one for one in bases if type_arguments))
+    words = (*bases, *(IN_BRACKETS + one for one in bases if with_type_arguments))
     return set().union(*(inheriting.get(one, ()) for one in words))
 
 
@@ -196,7 +196,7 @@ def _replaced_names(project: Project) -> frozenset[tuple[str, str]]:
     paths = chain(project.texts, project.notebooks)
     return frozenset(
         (module, name)
-        for module, name, variable in chain.from_iterable(project.fact(one, replaced_module_names) for one in paths)
+        for module, name, variable in chain.from_iterable(project.fact(one, names_replaced_in_modules) for one in paths)
         if not variable or is_variable_read(project, variable)
     )
 

@@ -26,7 +26,7 @@ _OWN = frozenset({"self", "cls"})
 _FOUND_MODULES = re.compile(r"\b(sys\.modules|import_module|__import__|getmodule|reload)\b")
 
 
-def replaced_module_names(text: str) -> frozenset[tuple[str, str, str]]:
+def names_replaced_in_modules(text: str) -> frozenset[tuple[str, str, str]]:
     """Return the names that a file may replace in a module, as tuples (last part of the module's name, name, variable).
 
     The function recognises ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``,

@@ -77,7 +77,7 @@ def is_in_fstring(module: Module, node: cst.CSTNode) -> bool:
     return any(isinstance(one, cst.FormattedStringExpression) for one in module.ancestors(node))
 
 
-def is_printed_code(module: Module, start: int, end: int) -> bool:
+def is_printed_by_fstring(module: Module, start: int, end: int) -> bool:
     """Return whether an f-string prints the source of the code from ``start`` to ``end``, as ``f"{value=}"`` does."""
     spans = module.once(_printed_spans)
     return any(first <= start and end <= last for first, last in spans)

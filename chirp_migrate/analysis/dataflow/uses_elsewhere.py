@@ -34,7 +34,7 @@ def _has_subclass(project: Project, class_name: str) -> bool:
     ]
     names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
     made = rf"\btype\((?:(?!\btype\()[^)])*,\s*\((?:(?!,\s*\(|\btype\()[^)])*{names}"
-    return bool(find_subclasses(project, *titles, type_arguments=True)) or project.search(made, *titles)
+    return bool(find_subclasses(project, *titles, with_type_arguments=True)) or project.search(made, *titles)
 
 
 def is_passed_as_keyword(project: Project, parameter: str) -> bool:

@@ -24,7 +24,7 @@ _OBSERVED = re.compile(
 _SHOWS = re.compile(r"print|\w*log\w*|info|debug|warning|add_scalars?|set_postfix|update|append|format|write|get|pop")
 
 
-def why_to_may_lack_non_blocking(project: Project) -> str | None:
+def why_method_to_may_lack_non_blocking(project: Project) -> str | None:
     """Return why the project may have a method ``to`` or ``cuda`` without parameter ``non_blocking``; else ``None``."""
     wanted = re.compile(rf"\b(?:{'|'.join((*_MOVES, *_GETTERS))})\b")
     for path, text in project.matching(wanted, *_MOVES, *_GETTERS):
