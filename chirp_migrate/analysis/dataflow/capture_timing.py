@@ -28,9 +28,9 @@ def why_captured_values_change(
     """Return why a rewrite must not store the values of captured names in the object that ``node`` creates.
 
     The object reads the current value of a captured name whenever code uses the object. So a value that the rewrite
-    stores when the object is created may be out of date. The result
-    is ``None`` if the stored values are correct: each captured name has a value when the program reaches ``node``, and
-    is not assigned again before the last use of the object.
+    stores when the object is created may be out of date. The result is ``None`` if the stored values are correct: each
+    captured name has a value when the program reaches ``node``, and is not assigned again before the last use of the
+    object.
 
     Args:
         module: the module.

@@ -100,7 +100,10 @@ _BY_NAME = ("setattr", "__setattr__", "vars", "__dict__")
 
 
 def is_assigned_later(project: Project, attribute: str) -> bool:
-    """Return whether code assigns to ``attribute`` of any object, except by ``self.attribute = …`` in ``__init__``."""
+    """Return whether code assigns to ``attribute`` of any object, except by ``self.attribute = …`` in ``__init__``.
+
+    Code that sets attributes with computed names counts, too.
+    """
     name = re.escape(attribute)
     by_name = (
         rf"""(?:\bsetattr|__setattr__)\s*\((?:(?!setattr)[^,])*,(?!\s*["'](?!{name}["'])\w+["']\s*,)"""
@@ -150,7 +153,7 @@ def may_set_computed_attributes(module: Module, project: Project, class_definiti
 
 @cached_until_text_changes
 def _set_by_computed_names(project: Project) -> list[tuple[str, str | None]]:
-    """Return the source of each object on which code sets attributes with computed names, and the class of the code."""
+    """Return the source of each object on which code sets attributes with computed names, and the surrounding class."""
     return [
         (ast.unparse(changed), around)
         for path in project.paths_containing(*_BY_NAME)
@@ -538,7 +541,10 @@ _LISTING_OBJECT = (
 
 
 def may_list_attributes_of_any_object(project: Project) -> bool:
-    """Return whether code of the project may list the attributes of an object other than ``self``."""
+    """Return whether code of the project may list the attributes of an object.
+
+    The objects ``self`` and ``cls`` do not count, and neither do objects with parsed arguments, such as ``args``.
+    """
     return project.search(_LISTING_OBJECT, "vars", "getmembers", "__dict__")
 
 
@@ -565,7 +571,7 @@ def is_dotted_name_bound_once(
 
     * Only one statement binds the first name of ``dotted_name``. The statement is at the top level of the module, above
       ``offset``.
-    * No code assigns to ``dotted_name``.
+    * No code assigns to ``dotted_name``, and the module does not call ``globals()``.
 
     Args:
         module: the module.

@@ -1,9 +1,10 @@
 """Find the gain, such as batched reading, of migrating each loader and of rewriting each object in a loader.
 
 The analysis runs the program on abstract values (``analysis/objects``). So the analysis also finds a dataset that a
-called function creates, or that an attribute or list contains. The gain is *nothing* only if every possible dataset of
-a loader is known, and none of these datasets can be read in batches. If a dataset is unknown, the gain is *at run
-time*, because ``chirpid_patch`` decides in the running program whether to read batches.
+called function creates, or that an attribute or list contains. The gain is *nothing* if batched reading provably has no
+effect, for example because no possible dataset of a loader can be read in batches, or because a ``collate_fn`` of the
+project builds the batches. If a dataset is unknown and nothing else decides, the gain is *at run time*: in the running
+program, ``chirpid_patch`` decides whether to read batches.
 """
 
 from __future__ import annotations
@@ -239,7 +240,7 @@ class LoaderGains:
         """Return the gain *nothing* if no loader reads samples of a dataset class in batches.
 
         A decorator of ``chirpid_patch`` on the class then has no effect. The result is None if a loader may read
-        samples of the class in batches.
+        samples of the class in batches, or if the analysis finds no loader.
 
         Args:
             path: path of the module that defines the class.
@@ -764,7 +765,7 @@ def _names_bound(function: ast.AST) -> set[str]:
 
 
 def _is_stub(place: CreationPlace | None) -> bool:
-    """Return whether a method has no code of its own, as in an abstract class."""
+    """Return whether a method ends with ``raise``, ``pass`` or a literal, as in an abstract class."""
     body = getattr(place.node, "body", ()) if place is not None else ()
     match body[-1:]:
         case [ast.Raise() | ast.Pass() | ast.Expr(value=ast.Constant())]:
