@@ -153,7 +153,7 @@ class AbstractRun(TracedCalls):
     def _with_own_step_limit(self, steps: int = STEPS) -> Iterator[None]:
         """Run the ``with`` block of the caller with a separate limit of steps.
 
-        The limit of the surrounding run does not change.
+        At the limit, the block ends without an error. The limit of the surrounding run does not change.
         """
         before = self._left, self._stack, self._log, self._is_import
         self._left, self._stack, self._log, self._is_import = steps, list(self._stack), None, False
