@@ -110,8 +110,8 @@ def is_imported_elsewhere(project: Project, module: Module, name: str) -> bool:
 
     An ``import *`` counts as an import of every name that the text of the importing file contains. An ``import *``
     also counts if the importing file may read computed names, as with ``globals()``, or if other files import the
-    name from the importing file. The result may be True by mistake, because ``x.name`` counts for any ``x`` with
-    the name of the module.
+    name from the importing file. A file with the word ``name`` that may run the module, as with ``%run``, counts, too.
+    The result may be True by mistake, because ``x.name`` counts for any ``x`` with the name of the module.
     """
     return _may_be_imported(project, module.path, name, {module.path}) or _is_run_with(project, module.path, name)
 
@@ -172,8 +172,8 @@ def is_patched(project: Project, module: str, name: str) -> bool:
     """Return whether a file patches ``name`` in a module, as tests do.
 
     Args:
-        module: last part of the module's name.
-        name: a name in that module.
+        module: last part of the module's name. A patch of ``name`` in an unknown module counts, too.
+        name: a name in that module. A patch of a computed name in the module counts, too.
     """
     return not _replaced_names(project).isdisjoint({(module, name), ("", name), (module, "")})
 

@@ -130,7 +130,7 @@ def find_nodes_in_scope(scope: cst.CSTNode, *types: type[Node]) -> list[Node]:
 
 
 def function_parameters(scope: cst.CSTNode) -> dict[str, cst.Param]:
-    """Return the parameters of a function by name, of all kinds; an empty dictionary for a module."""
+    """Return the parameters of a function or lambda by name, of all kinds; an empty dictionary for other nodes."""
     if not isinstance(scope, cst.FunctionDef | cst.Lambda):
         return {}
     found = [*scope.params.posonly_params, *scope.params.params, *scope.params.kwonly_params]
