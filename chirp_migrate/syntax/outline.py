@@ -109,7 +109,7 @@ class Outline:
 
     @property
     def nesting(self) -> int:
-        """Return how deeply functions and lambdas are nested: 0 without functions, 1 if no function is inside another."""
+        """Return how deeply functions and lambdas are nested; 0 without functions, 1 without nested functions."""
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
         depths: dict[ast.AST, int] = {}
         for node in (self.tree, *self.inside(self.tree)):  # each parent precedes its children
