@@ -468,7 +468,7 @@ class _FunctionSearch:
             self._add_holders(*one.positional[1:2])
 
     def _add_container_holder(self, file: _FileNames, container: ast.AST) -> None:
-        """Follow the function into the variable or attribute that stores ``container``. Code adds the function."""
+        """Follow the function into the variable or attribute ``container``, to whose value code adds the function."""
         while isinstance(container, ast.Subscript):
             container = container.value
         match container:

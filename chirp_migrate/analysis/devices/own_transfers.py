@@ -25,7 +25,7 @@ _SHOWS = re.compile(r"print|\w*log\w*|info|debug|warning|add_scalars?|set_postfi
 
 
 def why_method_to_may_lack_non_blocking(project: Project) -> str | None:
-    """Return why the project may have a method ``to`` or ``cuda`` without parameter ``non_blocking``; else ``None``."""
+    """Return why the project may have a method ``to`` or ``cuda`` that takes no ``non_blocking``; else ``None``."""
     wanted = re.compile(rf"\b(?:{'|'.join((*_MOVES, *_GETTERS))})\b")
     for path, text in project.matching(wanted, *_MOVES, *_GETTERS):
         for line, reason, owner in _unsafe_transfers(text):

@@ -95,7 +95,7 @@ class LoaderExpressions:
     def functions(self, call: cst.Call, module: Module | None = None) -> list[tuple[Module, cst.FunctionDef]]:
         """Return the functions of the project, or methods of the enclosing class, that ``call`` may call.
 
-        Each function has its module.
+        The results are pairs (module, function).
 
         Args:
             call: a call in ``module``.

@@ -1,4 +1,4 @@
-"""Find expressions in a loop over a loader whose value is the batch, or an unchanged part of the batch."""
+"""Find the expressions whose value is the batch, or an unchanged part of the batch, in a loop over a loader."""
 
 from __future__ import annotations
 
