@@ -134,7 +134,7 @@ class CodeStyle:
 
     @cached_property
     def _settings(self) -> Mapping[str, Any]:
-        """Return the options for ``black.Mode``, and in ``trailing_commas``, whether a linter requires trailing commas.
+        """Return the options for ``black.Mode``, and ``trailing_commas``: whether a linter requires trailing commas.
 
         The options come from the nearest folder with settings for black, ruff or flake8. Without such a folder, the
         result is empty.

@@ -201,7 +201,8 @@ class Scopes:
     def names_bound(self, node: cst.CSTNode, *, nested: bool = False) -> set[str]:
         """Return the names that a function or class binds, including parameters and names of comprehensions.
 
-        With ``nested``, the result includes names that inner functions and classes bind.
+        Names that the code declares ``global`` or ``nonlocal`` count, too. With ``nested``, the result includes names
+        that inner functions and classes bind.
         """
         names: set[str] = set()
         for scope in self._scopes.values():
