@@ -123,7 +123,7 @@ def qualified_base_names(module: Module, project: Project, node: cst.ClassDef) -
         yield from resolve_node(project, module, base.value)
 
 
-def dataset_names(project: Project) -> frozenset[str]:
+def dataset_class_names(project: Project) -> frozenset[str]:
     """Return the names of the project's dataset classes, and their aliases in imports.
 
     Names that contain a word such as ``Dataset`` are omitted, because a search for this word finds these names.
@@ -133,7 +133,7 @@ def dataset_names(project: Project) -> frozenset[str]:
 
 def may_name_dataset(text: str, project: Project) -> bool:
     """Return whether a text may contain the name of a dataset class, including classes of the project."""
-    return any(word in text for word in DATASET_WORDS) or not words_of(text).isdisjoint(dataset_names(project))
+    return any(word in text for word in DATASET_WORDS) or not words_of(text).isdisjoint(dataset_class_names(project))
 
 
 def inherits_from(project: Project, class_name: str, names: re.Pattern[str], depth: int = 0) -> bool:

@@ -15,7 +15,7 @@ from chirp_migrate.plans.plan import Edit
 from chirp_migrate.source.text import apply_edits_in_span
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_docstring, is_printed_code, lines_in_strings
+from chirp_migrate.syntax.queries import is_docstring, is_printed_by_fstring, lines_in_strings
 from chirp_migrate.syntax.scopes import BindingKind
 
 #: Length limit for the names of moved definitions, in characters.
@@ -149,7 +149,7 @@ def reindent_source(
     """
     start, end = span
     edits = list(edits)
-    if any(is_printed_code(module, one.start, one.end) for one in edits):
+    if any(is_printed_by_fstring(module, one.start, one.end) for one in edits):
         raise NotMovable("an f-string with `=` prints code that the rewrite would change")
     old = module.indentation(start)
     width = len(old.expandtabs())

@@ -31,7 +31,7 @@ from chirp_migrate.syntax.module import Module, UnparsableModule, is_deeply_nest
 from chirp_migrate.syntax.name_uses import is_imported_elsewhere
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project
-from chirp_migrate.syntax.queries import is_printed_code
+from chirp_migrate.syntax.queries import is_printed_by_fstring
 
 #: Highest number of passes over a file. A rewrite may create code that another rule finds in the next pass. If a file
 #: needs more passes, rules undo each other, which is a bug of this program.
@@ -439,7 +439,7 @@ def _choose_matches(
             # The rule's message describes the rewrite, which is not possible here, so the reason comes first.
             message = f"not rewritten: {clash}; without this name clash: {match.message}"
             remaining.append((rule, RuleMatch(match.offset, message, why="name-taken"), FindingStatus.REPORT))
-        elif any(is_printed_code(module, edit.start, edit.end) for edit in match.edits):
+        elif any(is_printed_by_fstring(module, edit.start, edit.end) for edit in match.edits):
             message = f"not rewritten: an f-string with `=` prints the code; without the `=`: {match.message}"
             remaining.append((rule, RuleMatch(match.offset, message, why="printed-code"), FindingStatus.REPORT))
         elif rule.safety is Safety.BEHAVIOUR and not unsafe and not match.by_default:

@@ -1,4 +1,4 @@
-"""Provide the rules as codemods of LibCST, as in ``python -m libcst.tool codemod migrate.MigrateCommand backend/``.
+"""Provide the rules as LibCST codemods, for ``python -m libcst.tool codemod migrate.MigrateCommand backend/``.
 
 These codemod commands are for teams that run all their codemods with LibCST's own tool. With these commands, LibCST
 chooses, formats and writes the files. The commands have no review and write no journal, so ``chirp-migrate rollback``

@@ -41,8 +41,8 @@ _UNFINISHED = (
 class ChangesOfFile:
     """The planned changes of a single file.
 
-    Objects of this class must be small, because LibCST sends the objects of all files to a process again for every
-    single file.
+    Objects of this class must be small: for each file that a process rewrites, LibCST sends the objects of all files
+    to the process.
 
     Attributes:
         digest: hexadecimal SHA-256 of the bytes that the file had when the plan was made.
@@ -88,8 +88,8 @@ class PlannedChangesProvider(BaseMetadataProvider[ChangesOfFile]):
 def changes_by_file(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -> dict[str, ChangesOfFile]:
     """Return, for each path in ``paths``, the changes that ``chirp-migrate apply`` would make to this file.
 
-    The function uses the settings in ``pyproject.toml``. If the settings exclude a file, the ``obstacle`` of its
-    changes is the reason.
+    The function uses the settings in ``pyproject.toml``. If a file cannot be rewritten, for example because the
+    settings exclude it, the ``obstacle`` of its changes is the reason.
 
     Args:
         root: folder of the project. The function reads all files in this folder, because the rewrites of a file depend

@@ -31,7 +31,7 @@ class PlanApplyingCommand(CodemodCommand, ABC):
 
         Raises:
             libcst.codemod.SkipFile: the source comes from standard input, the file is excluded or cannot be rewritten,
-                or LibCST would also change white space outside of the edits.
+                the file changed after the plan was made, or LibCST would also change white space outside of the edits.
         """
         if self.context.metadata_manager is None or self.context.filename is None:
             self.warn(_ALONE)  # LibCST's tool does not print the message of SkipFile for standard input

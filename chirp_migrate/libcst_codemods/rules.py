@@ -1,6 +1,6 @@
 """Define a LibCST command for each rule, as in ``python -m libcst.tool codemod rules.CHP007 backend/``.
 
-The module creates the command of a new rule automatically.
+The module creates the commands from the list of rules, so a new rule gets a command automatically.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ from chirp_migrate.analysis.known_names import (
     TORCH_DATASET,
     TORCH_LOADER,
     bases_may_match,
-    dataset_names,
+    dataset_class_names,
     inherits_from,
     is_call_of,
     may_name_dataset,

@@ -30,7 +30,7 @@ from chirp_migrate.rules.api import (
     Rule,
     RuleMatch,
     Safety,
-    dataset_names,
+    dataset_class_names,
     function_parameters,
     inherits_from,
     resolve_ast_node,
@@ -137,7 +137,7 @@ class LocalDatasetClass(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of dataset classes, and words that occur in files with unpicklable local classes."""
-        return dataset_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.CLASS)
+        return dataset_class_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text may contain a local class. A class from a call such as `type(...)` also counts."""

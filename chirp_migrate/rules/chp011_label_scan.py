@@ -24,7 +24,7 @@ from chirp_migrate.rules.api import (
     Rule,
     RuleMatch,
     Safety,
-    dataset_names,
+    dataset_class_names,
     is_name,
     runtime_import,
 )
@@ -92,7 +92,7 @@ class LabelScan(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of the project's dataset classes."""
-        return dataset_names(project)
+        return dataset_class_names(project)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text may use a dataset, by a name such as ``dataset`` or by a dataset type."""

@@ -31,7 +31,7 @@ from chirp_migrate.rules.api import (
     Rule,
     RuleMatch,
     Safety,
-    dataset_names,
+    dataset_class_names,
 )
 from chirp_migrate.rules.unpicklable import (
     creates_unpicklable,
@@ -134,7 +134,7 @@ class LocalFunction(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of dataset classes, and words that occur in files with unpicklable local functions."""
-        return dataset_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.FUNCTION)
+        return dataset_class_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the text names a loader, dataset or transform that may pass a function to workers."""

@@ -13,7 +13,7 @@ from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.devices.own_transfers import (
     find_mps_device,
     find_transfer_argument_inspection,
-    why_to_may_lack_non_blocking,
+    why_method_to_may_lack_non_blocking,
 )
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.device_data import has_device_dataset
@@ -236,7 +236,7 @@ def _why_unsafe(module: Module, project: Project, call: cst.Call, path: Path, co
     certain = called_method_name(call) == "cuda" or (_CUDA.search(shown) and "mps" not in shown)
     if not certain and (place := find_mps_device(project)) is not None:
         return f"the project also runs on MPS ({place}), where a non-blocking copy may be unsafe"
-    if not collated and (problem := why_to_may_lack_non_blocking(project)) is not None:
+    if not collated and (problem := why_method_to_may_lack_non_blocking(project)) is not None:
         return problem
     if (place := find_transfer_argument_inspection(project)) is not None:
         return f"the project inspects the arguments of `to` or `cuda` ({place})"

@@ -22,7 +22,7 @@ from chirp_migrate.rules.api import (
     Rule,
     RuleMatch,
     Safety,
-    dataset_names,
+    dataset_class_names,
     is_name,
     keyword_arguments,
     quote_sources,
@@ -64,7 +64,7 @@ class CopiedGenerator(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of the project's dataset classes."""
-        return dataset_names(project)
+        return dataset_class_names(project)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
         """Return whether the module may seed workers, or creates random generators and may define a dataset class."""

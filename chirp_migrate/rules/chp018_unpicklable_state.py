@@ -23,7 +23,7 @@ from chirp_migrate.rules.api import (
     Rule,
     RuleMatch,
     Safety,
-    dataset_names,
+    dataset_class_names,
 )
 from chirp_migrate.rules.unpicklable import (
     creates_unpicklable,
@@ -56,7 +56,7 @@ class UnpicklableState(Rule):
 
     def names(self, project: Project) -> Set[str]:
         """Return the names of dataset classes, and words that occur in files that create objects such as open files."""
-        return dataset_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.STATE)
+        return dataset_class_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.STATE)
 
     def concerns(self, text: str, project: Project) -> bool:
         """Return whether the code may define a dataset, or create an object such as an open file for a dataset."""

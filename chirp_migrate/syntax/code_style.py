@@ -52,9 +52,9 @@ class CodeStyle:
     def longest_line(self, text: str) -> int:
         """Return the largest permitted line length, in columns, for a file with this text.
 
-        Without a setting, the limit is the length of the file's longest line of code, but at least 88 and at most 120.
-        Comments do not count. Lines in which a string comes before the first bracket, such as docstrings, do not count
-        either. Black does not wrap such lines.
+        If black, ruff and flake8 have no settings, the limit is the length of the file's longest line of code, but at
+        least 88 and at most 120. Comments do not count. Lines in which a string comes before the first bracket, such as
+        docstrings, do not count either, because black does not wrap such lines.
         """
         if self.configured_length is not None:
             return self.configured_length
@@ -62,7 +62,7 @@ class CodeStyle:
 
     @property
     def configured_length(self) -> int | None:
-        """Return the line length from the project's settings, in columns; None without such a setting."""
+        """Return the line length of black, ruff or flake8, in columns; None if the project has no settings for them."""
         return self._settings.get("line_length")
 
     def has_black_layout(self, code: str, text: str) -> bool:
@@ -134,9 +134,10 @@ class CodeStyle:
 
     @cached_property
     def _settings(self) -> Mapping[str, Any]:
-        """Return the options for ``black.Mode``, and ``trailing_commas``, which is True if a linter requires them.
+        """Return the options for ``black.Mode``, and ``trailing_commas``: whether a linter requires trailing commas.
 
-        The result has no entry for an option that the project does not set.
+        The options come from the nearest folder with settings for black, ruff or flake8. Without such a folder, the
+        result is empty.
         """
         for folder in _folders_upwards(self.root):
             for found in (_black_settings(folder), _ruff_settings(folder), _flake8_settings(folder)):
@@ -161,7 +162,7 @@ def _longest_line(text: str) -> int:
 
 
 def _fits_without_comment(line: str, length: int) -> bool:
-    """Return whether ``line`` is one line with a comment at its end, and fits into ``length`` without the comment."""
+    """Return whether ``line`` ends with a comment, and its code is one line of at most ``length`` characters."""
     code, mark, _ = line.rstrip().rpartition("  # ")
     return bool(mark) and "\n" not in code and len(code) <= length
 

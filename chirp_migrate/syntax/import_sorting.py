@@ -131,7 +131,7 @@ class ImportStyle:
     def _with_runtime(self, config: isort.Config) -> isort.Config:
         """Return isort's settings ``config``, changed so that the runtime counts as a package of the project.
 
-        If isort does not look for packages in the root folder of the project, return ``config`` unchanged.
+        If ``config.src_paths`` does not contain the root folder of the project, return ``config`` unchanged.
         """
         import isort
 

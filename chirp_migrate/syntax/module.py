@@ -397,7 +397,7 @@ class Module:
         return [star for star in self.scopes.stars if not _lacks_loading_names(star[0])]
 
     def names_from_later_stars(self, node: cst.CSTNode) -> set[str]:
-        """Return the qualified names that ``node`` has if an ``import *`` below the other bindings rebinds the name."""
+        """Return the qualified names that ``node`` has if an ``import *`` below all bindings of the name rebinds it."""
         path = _dotted_path(node)
         if path is None or not self.scopes.stars:
             return set()
@@ -502,7 +502,7 @@ def _lacks_loading_names(source: str) -> bool:
 
 @cache
 def _code_fields(kind: type[cst.CSTNode]) -> Callable[[cst.CSTNode], tuple[Any, ...]]:
-    """Return a function that returns the values of those fields of a node that contain code, in order of the text."""
+    """Return a function that reads the fields with code from a node of this type, in order of the text."""
     names = [one.name for one in fields(kind) if not _LAYOUT.search(one.name) and one.type not in _TEXTS]
     if not names:
         return lambda node: ()

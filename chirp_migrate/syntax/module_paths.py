@@ -89,8 +89,9 @@ class ModulePaths:
         """Return the dotted names, from the root, of modules that ``import name`` in the file at ``path`` may find.
 
         Scripts import modules from their own folder, or from a folder that they put on ``sys.path``. Modules of a
-        package import from the folder that contains the package. The result has no modules in any other folder, because
-        a library may have the same name.
+        package import from the folder that contains the package. If these folders lack the module, a module of a
+        package in any folder counts, such as ``backend.utils.common`` for ``utils.common``. A module without a package
+        does not count, because a library may have the same name.
 
         Args:
             name: dotted name of the module, as the import statement contains it.

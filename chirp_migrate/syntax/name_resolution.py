@@ -135,10 +135,10 @@ def _star_may_give(project: Project, source: str, name: str, *, own: bool = Fals
 
     Args:
         source: dotted name of the module.
-        name: a name.
-        own: whether only modules of the project count. If True, names of submodules and computed names also count. If
-            False, a module outside the project may bind any name, except for ``torch.utils.data``, whose names are
-            known.
+        name: the name without dots.
+        own: whether only modules of the project count. If True, names of submodules also count, and names that a module
+            may bind by ``globals()``, ``setattr`` or ``__getattr__``. If False, a module outside the project may bind
+            any name, except for ``torch.utils.data``, whose names are known.
     """
     return any(_may_give(project, one, name, own) for one in _star_sources(project, source, name))
 
@@ -182,7 +182,7 @@ def resolve_node(project: Project, module: Module, node: cst.CSTNode) -> set[str
 
 
 def resolve_ast_node(project: Project, outline: Outline, node: ast.AST) -> set[str]:
-    """Return a superset of :func:`resolve_node` for an expression of a module that LibCST has not parsed."""
+    """Return a superset of the names that :func:`resolve_node` would return, without parsing the module with LibCST."""
     names = outline.possible_names(node)
     return {resolve_name(project, one) for name in names for one in _from_root(project, outline.path, name)}
 

@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from chirp_migrate.syntax.class_headers import IN_BRACKETS, words_in_class_headers
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.module import Module, module_name, package_name
-from chirp_migrate.syntax.patched_names import reads_variable, replaced_module_names
+from chirp_migrate.syntax.patched_names import names_replaced_in_modules, reads_variable
 from chirp_migrate.syntax.project import Project, cached_until_text_changes
 
 #: Attributes of a function that determine what a call does, and a pattern for code that changes such an attribute.
@@ -65,7 +65,7 @@ def find_aliases(project: Project, name: str) -> set[str]:
 
 @cached_until_text_changes
 def _collect_pairs(project: Project, analysis: Callable[[str], Collection[tuple[str, str]]]) -> dict[str, set[str]]:
-    """Return the pairs that an analysis finds in the texts of all files.
+    """Return the pairs that the function ``analysis`` returns for the texts of all files.
 
     The result maps the first part of each pair to the set of all its second parts.
     """
@@ -93,15 +93,15 @@ def find_descendants(project: Project, *bases: str) -> frozenset[str]:
     return frozenset(name for name in names if not any(base in name for base in bases))
 
 
-def find_subclasses(project: Project, *bases: str, type_arguments: bool = False) -> set[str]:
+def find_subclasses(project: Project, *bases: str, with_type_arguments: bool = False) -> set[str]:
     """Return the names of classes with a direct base class whose name is one of ``bases``.
 
     Args:
         bases: names of the base classes, without the names of their modules.
-        type_arguments: whether a name inside square brackets also counts as a base, as ``Birds`` in ``Base[Birds]``.
+        with_type_arguments: whether a name in square brackets also counts as a base, as ``Birds`` in ``Base[Birds]``.
     """
     inheriting = _collect_pairs(project, words_in_class_headers)
-    words = (*bases, *(IN_BRACKETS + one for one in bases if type_arguments))
+    words = (*bases, *(IN_BRACKETS + one for one in bases if with_type_arguments))
     return set().union(*(inheriting.get(one, ()) for one in words))
 
 
@@ -110,8 +110,8 @@ def is_imported_elsewhere(project: Project, module: Module, name: str) -> bool:
 
     An ``import *`` counts as an import of every name that the text of the importing file contains. An ``import *``
     also counts if the importing file may read computed names, as with ``globals()``, or if other files import the
-    name from the importing file. The result may be True by mistake, because ``x.name`` counts for any ``x`` with
-    the name of the module.
+    name from the importing file. A file with the word ``name`` that may run the module, as with ``%run``, counts, too.
+    The result may be True by mistake, because ``x.name`` counts for any ``x`` with the name of the module.
     """
     return _may_be_imported(project, module.path, name, {module.path}) or _is_run_with(project, module.path, name)
 
@@ -172,8 +172,8 @@ def is_patched(project: Project, module: str, name: str) -> bool:
     """Return whether a file patches ``name`` in a module, as tests do.
 
     Args:
-        module: last part of the module's name.
-        name: a name in that module.
+        module: last part of the module's name. A patch of ``name`` in an unknown module counts, too.
+        name: a name in that module. A patch of a computed name in the module counts, too.
     """
     return not _replaced_names(project).isdisjoint({(module, name), ("", name), (module, "")})
 
@@ -196,7 +196,7 @@ def _replaced_names(project: Project) -> frozenset[tuple[str, str]]:
     paths = chain(project.texts, project.notebooks)
     return frozenset(
         (module, name)
-        for module, name, variable in chain.from_iterable(project.fact(one, replaced_module_names) for one in paths)
+        for module, name, variable in chain.from_iterable(project.fact(one, names_replaced_in_modules) for one in paths)
         if not variable or is_variable_read(project, variable)
     )
 

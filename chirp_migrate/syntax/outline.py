@@ -52,7 +52,6 @@ class _NodeIndex:
 
     @cached_property
     def by_type(self) -> dict[type[ast.AST], list[ast.AST]]:
-        """Return the nodes of each type."""
         found: dict[type[ast.AST], list[ast.AST]] = defaultdict(list)
         for node in self.all:
             found[type(node)].append(node)
@@ -110,7 +109,7 @@ class Outline:
 
     @property
     def nesting(self) -> int:
-        """Return how deeply functions and lambdas are nested; 1 if no function is inside another function."""
+        """Return how deeply functions and lambdas are nested; 0 without functions, 1 without nested functions."""
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
         depths: dict[ast.AST, int] = {}
         for node in (self.tree, *self.inside(self.tree)):  # each parent precedes its children
@@ -154,7 +153,10 @@ class Outline:
 
     @cached_property
     def bound(self) -> frozenset[str]:
-        """Return the names that any code of the module binds or deletes, including names of parameters and imports."""
+        """Return the names that any code of the module binds or deletes, including names of parameters and imports.
+
+        Names that ``except`` or a pattern of ``match`` binds are omitted.
+        """
         named = [*self.functions, *self.find(ast.ClassDef)]
         stored = (one.id for one in self.find(ast.Name) if not isinstance(one.ctx, ast.Load))
         return frozenset(

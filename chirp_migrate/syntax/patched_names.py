@@ -1,4 +1,4 @@
-"""Find names of other modules that a file replaces, as tests do with ``patch``, ``setattr`` and similar calls."""
+"""Find names that a file replaces in other modules, as tests do with ``patch``, ``setattr`` and similar calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OWN = frozenset({"self", "cls"})
 _FOUND_MODULES = re.compile(r"\b(sys\.modules|import_module|__import__|getmodule|reload)\b")
 
 
-def replaced_module_names(text: str) -> frozenset[tuple[str, str, str]]:
+def names_replaced_in_modules(text: str) -> frozenset[tuple[str, str, str]]:
     """Return the names that a file may replace in a module, as tuples (last part of the module's name, name, variable).
 
     The function recognises ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``,
@@ -114,7 +114,8 @@ def reads_variable(text: str, name: str) -> bool:
 def modules_with_assignment(text: str, name: str) -> set[str]:
     """Return the last name of each module in which a file may assign ``name``, as in ``train.DataLoader = …``.
 
-    The last name of ``package.train`` is ``train``. It is "" if the module is unknown, or if the text is not Python.
+    The last name of ``package.train`` is ``train``. The result contains "" if a module is unknown, or if the text is
+    not Python.
     """
     try:
         tree = syntax_tree(text)
@@ -132,7 +133,7 @@ def modules_with_assignment(text: str, name: str) -> set[str]:
 
 
 def _add_imports(known: dict[str, set[str]], imported: list[ast.alias]) -> None:
-    """Add each name that an import binds to ``known``, with the last part of the imported object's name."""
+    """For each name that an import binds, add the last part of the imported object's name to ``known``."""
     for one in imported:
         last = one.name.rpartition(".")[2]
         known.setdefault(one.asname or last, set()).add(last)

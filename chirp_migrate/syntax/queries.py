@@ -67,7 +67,7 @@ def leading_variable_name(node: cst.CSTNode) -> str:
 
 
 def lines_in_strings(module: Module) -> set[int]:
-    """Return the offsets of the starts of lines that begin inside a string."""
+    """Return the offset of each line start that is inside a string."""
     strings = map(module.span, module.find(cst.SimpleString, cst.FormattedString))
     return {at for start, end in strings for at in module.lines_inside(start, end)}
 
@@ -77,7 +77,7 @@ def is_in_fstring(module: Module, node: cst.CSTNode) -> bool:
     return any(isinstance(one, cst.FormattedStringExpression) for one in module.ancestors(node))
 
 
-def is_printed_code(module: Module, start: int, end: int) -> bool:
+def is_printed_by_fstring(module: Module, start: int, end: int) -> bool:
     """Return whether an f-string prints the source of the code from ``start`` to ``end``, as ``f"{value=}"`` does."""
     spans = module.once(_printed_spans)
     return any(first <= start and end <= last for first, last in spans)
@@ -130,7 +130,7 @@ def find_nodes_in_scope(scope: cst.CSTNode, *types: type[Node]) -> list[Node]:
 
 
 def function_parameters(scope: cst.CSTNode) -> dict[str, cst.Param]:
-    """Return the parameters of a function by name, of all kinds; an empty dictionary for a module."""
+    """Return the parameters of a function or lambda by name, of all kinds; an empty dictionary for other nodes."""
     if not isinstance(scope, cst.FunctionDef | cst.Lambda):
         return {}
     found = [*scope.params.posonly_params, *scope.params.params, *scope.params.kwonly_params]

@@ -48,7 +48,7 @@ class Binding:
 
     Attributes:
         kind: how the name gets its value.
-        node: the import, definition or parameter, or else the node that contains the target.
+        node: the import, definition or parameter; for any other binding, the node with the target, such as a loop.
         qualified: for an import, the dotted name of the imported object, with the leading dots of a relative import.
     """
 
@@ -201,7 +201,8 @@ class Scopes:
     def names_bound(self, node: cst.CSTNode, *, nested: bool = False) -> set[str]:
         """Return the names that a function or class binds, including parameters and names of comprehensions.
 
-        With ``nested``, the result includes names that inner functions and classes bind.
+        Names that the code declares ``global`` or ``nonlocal`` count, too. With ``nested``, the result includes names
+        that inner functions and classes bind.
         """
         names: set[str] = set()
         for scope in self._scopes.values():

@@ -51,14 +51,14 @@ def node_spans(tree: cst.Module, text: str) -> Mapping[cst.CSTNode, tuple[int, i
 
 
 def statement_spans(
-    tree: cst.Module, statement: Statement, inside: cst.CSTNode, text: str, start: int, indentation: str
+    tree: cst.Module, statement: Statement, part: cst.CSTNode, text: str, start: int, indentation: str
 ) -> Mapping[cst.CSTNode, tuple[int, int]] | None:
     """Return the offsets of every node in one statement of a module; None if the generated code differs from the text.
 
     Args:
         tree: the module.
         statement: a statement of the module.
-        inside: the statement itself, or a part of the statement such as a condition. For a part in the header of a
+        part: the statement itself, or a part of the statement such as a condition. For a part in the header of a
             compound statement, the result only has the nodes in the header.
         text: the text from which ``tree`` was parsed.
         start: offset at which the statement itself begins, without the comments above it.
@@ -66,7 +66,7 @@ def statement_spans(
     """
     state = _SpanState(tree.default_indent, tree.default_newline)
     state.increase_indent(indentation)
-    head = _statement_header(statement, inside)
+    head = _statement_header(statement, part)
     (head or statement)._codegen(state)
     above, end = 0, sys.maxsize if head is None else state.spans[_NO_BLOCK][0]
     if not isinstance(statement, cst.BaseSmallStatement):
@@ -77,12 +77,12 @@ def statement_spans(
     return {node: (shift + first, shift + last) for node, (first, last) in state.spans.items() if last <= end}
 
 
-def _statement_header(statement: Statement, inside: cst.CSTNode) -> cst.BaseCompoundStatement | None:
-    """Return the statement without its blocks if the node ``inside`` is in the header of the statement; else None."""
+def _statement_header(statement: Statement, part: cst.CSTNode) -> cst.BaseCompoundStatement | None:
+    """Return the statement without its blocks if the node ``part`` is in the header of the statement; else None."""
     if not isinstance(statement, _HEADED):
         return None
     blocks = {name: getattr(statement, name) for name in ("body", "orelse") if hasattr(statement, name)}
-    if inside is statement or any(inside is one for one in blocks.values()):
+    if part is statement or any(part is one for one in blocks.values()):
         return None
     return statement.with_changes(**{name: _NO_BLOCK if name == "body" else None for name in blocks})
 

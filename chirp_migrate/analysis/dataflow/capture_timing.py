@@ -1,4 +1,7 @@
-"""Check whether a captured name has the same value when a function is defined and when the function is called."""
+"""Check whether a captured name has the same value when a function is defined and when the function is called.
+
+A captured name is a variable of an enclosing function that inner code reads.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +27,10 @@ def why_captured_values_change(
 ) -> str | None:
     """Return why a rewrite must not store the values of captured names in the object that ``node`` creates.
 
-    A captured name is a variable of an enclosing function. The object reads the current value of the variable whenever
-    code uses the object. So a value that the rewrite stores when the object is created may be out of date. The result
-    is ``None`` if the stored values are correct: each captured name has a value when the program reaches ``node``, and
-    is not assigned again before the last use of the object.
+    The object reads the current value of a captured name whenever code uses the object. So a value that the rewrite
+    stores when the object is created may be out of date. The result is ``None`` if the stored values are correct: each
+    captured name has a value when the program reaches ``node``, and is not assigned again before the last use of the
+    object.
 
     Args:
         module: the module.
@@ -70,10 +73,10 @@ def _timing_problem(module: Module, project: Project, node: cst.CSTNode, capture
 def _why_used_after(
     module: Module, project: Project, node: cst.CSTNode, captured: CapturedName, again: Iterable[Binding]
 ) -> str | None:
-    """Return why code may use the object that ``node`` creates after the captured name has got a new value.
+    """Return why code may use an object after the captured name has got a new value.
 
-    The bindings ``again`` assign the new value. The result is None if the last use of the object always comes before
-    these bindings.
+    ``node`` creates the object, and the bindings ``again`` assign the new value. The result is None if the last use of
+    the object always comes before these bindings.
     """
     rebound = f"`{captured.name}` is assigned again"
     scope = module.scopes.scope_of(node)

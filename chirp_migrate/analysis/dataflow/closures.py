@@ -84,7 +84,7 @@ def nodes_of_original_tree(module: Module, nodes: Sequence[cst.CSTNode]) -> list
 
 
 def variable_uses(module: Module, code: Sequence[cst.CSTNode], name: str) -> list[cst.Name]:
-    """Return the places in ``code`` where ``name`` refers to a variable."""
+    """Return the places in ``code`` where ``name`` is a variable, and not the name of an attribute or keyword."""
     within = set(nodes_of_original_tree(module, code))
     return [
         one

@@ -468,7 +468,7 @@ class _FunctionSearch:
             self._add_holders(*one.positional[1:2])
 
     def _add_container_holder(self, file: _FileNames, container: ast.AST) -> None:
-        """Follow the function into the variable or attribute with a container, to which code adds the function."""
+        """Follow the function into the variable or attribute ``container``, to whose value code adds the function."""
         while isinstance(container, ast.Subscript):
             container = container.value
         match container:
@@ -496,7 +496,6 @@ class _FunctionSearch:
                 self._add_holders(file.variable(file.parents[given], name))
 
     def _follow_argument(self, file: _FileNames, call: ast.Call, node: ast.AST, keyword: str = "") -> None:
-        """Follow the function from an argument of a call."""
         name = last_part_of_name(call.func)
         place = call.args.index(node) if node in call.args else 0
         is_first = not keyword and place == 0

@@ -29,7 +29,8 @@ def find_read_of_function_attribute(project: Project, attributes: frozenset[str]
 
     Args:
         project: the project whose files are searched.
-        attributes: ``CODE`` or ``DETAILS``. Attributes of classes do not count.
+        attributes: ``CODE`` (such as ``__name__``) or ``DETAILS`` (such as ``__doc__``). Code that reads these
+            attributes from a class does not count.
     """
     words = (*sorted(attributes), *((*_TELLING, "MethodType") if attributes == CODE else ()))
     for path, text in project.matching(re.compile("|".join(words)), *words):
@@ -64,8 +65,8 @@ def _reads(tree: ast.AST, attributes: Collection[str]) -> Iterator[int]:
 def _is_class(node: ast.expr, classes: Collection[str]) -> bool:
     """Return whether an expression may be a class.
 
-    An expression may be a class if it is a call such as ``type(…)``, the name of one of ``classes``, or any other name
-    that is typical of classes.
+    An expression may be a class if it is a call such as ``type(…)``, the name of one of ``classes``, or a name that is
+    typical of classes, such as ``Birds`` or ``cls``.
     """
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):

@@ -71,7 +71,10 @@ def _is_consumed_at_once(module: Module, project: Project, node: cst.CSTNode) ->
 
 
 def _may_pass_on_self(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether a method of a class may store ``self``, or pass on ``self`` or one of its methods."""
+    """Return whether a method of a class may store ``self``, or pass on ``self`` or one of its methods.
+
+    The result is also True for a class with a base in the project, because the base may do the same.
+    """
     if any(is_project_class(project, base) for base in qualified_base_names(module, project, node)):
         return True
     methods = methods_of(node)
@@ -88,7 +91,10 @@ def _may_pass_on_self(module: Module, project: Project, node: cst.ClassDef) -> b
 def _only_reads_attributes(
     module: Module, project: Project, read: cst.Name, methods: dict[str, cst.FunctionDef]
 ) -> bool:
-    """Return whether code only reads an attribute or item of the object ``read``, or calls a method of the object."""
+    """Return whether code only reads an attribute or item of the object ``read``, or calls a method of the object.
+
+    Code may also pass the object to a function such as ``len``, or to ``__init__`` of a dataset class.
+    """
     parent = module.parents[read]
     around = module.parents[parent]
     match parent:

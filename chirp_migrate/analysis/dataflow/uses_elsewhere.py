@@ -34,7 +34,7 @@ def _has_subclass(project: Project, class_name: str) -> bool:
     ]
     names = rf"\b(?:{'|'.join(map(re.escape, titles))})\b"
     made = rf"\btype\((?:(?!\btype\()[^)])*,\s*\((?:(?!,\s*\(|\btype\()[^)])*{names}"
-    return bool(find_subclasses(project, *titles, type_arguments=True)) or project.search(made, *titles)
+    return bool(find_subclasses(project, *titles, with_type_arguments=True)) or project.search(made, *titles)
 
 
 def is_passed_as_keyword(project: Project, parameter: str) -> bool:
@@ -100,7 +100,10 @@ _BY_NAME = ("setattr", "__setattr__", "vars", "__dict__")
 
 
 def is_assigned_later(project: Project, attribute: str) -> bool:
-    """Return whether code assigns to ``attribute`` of any object, except by ``self.attribute = …`` in ``__init__``."""
+    """Return whether code assigns to ``attribute`` of any object, except by ``self.attribute = …`` in ``__init__``.
+
+    Code that sets attributes with computed names counts, too.
+    """
     name = re.escape(attribute)
     by_name = (
         rf"""(?:\bsetattr|__setattr__)\s*\((?:(?!setattr)[^,])*,(?!\s*["'](?!{name}["'])\w+["']\s*,)"""
@@ -150,7 +153,7 @@ def may_set_computed_attributes(module: Module, project: Project, class_definiti
 
 @cached_until_text_changes
 def _set_by_computed_names(project: Project) -> list[tuple[str, str | None]]:
-    """Return each object on which code sets attributes with computed names, and the class that contains the code."""
+    """Return the source of each object on which code sets attributes with computed names, and the surrounding class."""
     return [
         (ast.unparse(changed), around)
         for path in project.paths_containing(*_BY_NAME)
@@ -452,10 +455,10 @@ _SETS_GLOBALS = r"""\bglobals\s*\(\s*\)\s*(?:\.\s*(?:update|setdefault|__setitem
 
 
 def may_be_set_by_called_function(project: Project, name: str) -> bool:
-    """Return whether a call may pass ``name`` to code of the project that sets names of a module.
+    """Return whether a call may pass ``name`` to code of the project that assigns to a variable with this name.
 
     The result is True if two conditions hold: a call contains the name as a keyword or string, and any code of the
-    project sets attributes or global variables with computed names.
+    project sets attributes or global variables with computed names, as in ``globals()[key] = value``.
     """
     last = re.escape(name)
     given = re.compile(rf"""[(,]\s*{last}\s*=(?!=)|[(,]\s*["']{last}["']\s*[,)]""")
@@ -538,7 +541,10 @@ _LISTING_OBJECT = (
 
 
 def may_list_attributes_of_any_object(project: Project) -> bool:
-    """Return whether code of the project may list the attributes of an object other than ``self``."""
+    """Return whether code of the project may list the attributes of an object.
+
+    The objects ``self`` and ``cls`` do not count, and neither do objects with parsed arguments, such as ``args``.
+    """
     return project.search(_LISTING_OBJECT, "vars", "getmembers", "__dict__")
 
 
@@ -565,7 +571,7 @@ def is_dotted_name_bound_once(
 
     * Only one statement binds the first name of ``dotted_name``. The statement is at the top level of the module, above
       ``offset``.
-    * No code assigns to ``dotted_name``.
+    * No code assigns to ``dotted_name``, and the module does not call ``globals()``.
 
     Args:
         module: the module.

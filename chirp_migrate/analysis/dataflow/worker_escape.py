@@ -106,7 +106,7 @@ class WorkerUseFinder:
         return self._first_purpose(variable_reads(self._module, node.name.value, self._module.scopes.scope_of(node)))
 
     def purpose_of_class(self, node: cst.ClassDef) -> str | None:
-        """Return the class name, as the reason why workers need a local class whose objects are datasets; else None."""
+        """Return the name of a local class if its objects are datasets, which loaders send to workers; else None."""
         names = qualified_base_names(self._module, self._project, node)
         return node.name.value if any(inherits_from(self._project, name, DATASET) for name in names) else None
 

@@ -1,4 +1,4 @@
-"""Read the statements of classes that augment samples, for the checks of masks and noise."""
+"""Read the statements of classes that augment samples. The module ``augmenter_meaning`` checks these statements."""
 
 from __future__ import annotations
 

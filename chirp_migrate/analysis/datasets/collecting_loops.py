@@ -134,7 +134,7 @@ def _creates_new_object(module: Module, value: cst.BaseExpression) -> bool:
 
 
 def _handler_problem(module: Module, loop: cst.For) -> str | None:
-    """Return why code around the loop may use the items collected so far after an error in the loop; else None."""
+    """Return why code around the loop may catch an error in the loop and use the items collected so far; else None."""
     for ancestor in module.ancestors(loop):
         if isinstance(ancestor, _SCOPES):
             return None

@@ -1,7 +1,7 @@
 """Infer whether a dataset's ``__getitem__`` standardises or augments samples, or returns the items of a sequence.
 
 The functions compare symbolic values (``dataflow.symbolic``). So the functions recognise the same steps in different
-spellings, and in classes, local classes and dictionaries of lambdas.
+spellings, in classes, in local classes, and in classes that ``type(name, bases, {…})`` creates from lambdas.
 """
 
 from __future__ import annotations
@@ -174,7 +174,10 @@ def match_dataset_pattern(getitem_result: GetitemResult) -> Meaning | None:
 
 
 def match_standardized_pair(pair: Value) -> tuple[Value, Value, Value, float] | None:
-    """Return sample, mean, std and eps if ``pair`` is ``((sample[0] - mean) / (std + eps), sample[1])``; else None."""
+    """Return sample, mean, std and eps if ``pair`` is ``((sample[0] - mean) / (std + eps), sample[1])``; else None.
+
+    If the code divides by ``std`` alone, eps is 0.
+    """
     match pair:
         case Tuple(
             (Operation("/", Operation("-", Subscript(x, Const("0")), mean), divisor), Subscript(sample, Const("1")))

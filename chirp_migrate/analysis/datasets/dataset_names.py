@@ -80,7 +80,7 @@ def _names_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
 
 
 def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str) -> bool:
-    """Return whether reading an attribute may run code, because a class of the project has a property of this name."""
+    """Return whether reading an attribute may run code: a property, or ``__getattr__`` of the enclosing class."""
     owner, _, attribute = name.rpartition(".")
     if not owner:
         return False
@@ -132,7 +132,10 @@ def _calls_with_dataset(module: Module) -> dict[str, list[cst.Call]]:
 
 
 def make_cached_dataset_predicate(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
-    """Return a function that tests whether a name in ``module`` is a dataset, and caches the result for each name."""
+    """Return a function that tests whether a name in ``module`` is a dataset, and caches the result for each name.
+
+    For the function, an attribute is no dataset if reading the attribute may run code, as for a property.
+    """
     known: dict[tuple[cst.CSTNode, str], bool] = {}
 
     def stands_for_dataset(node: cst.CSTNode) -> bool:

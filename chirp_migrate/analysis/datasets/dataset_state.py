@@ -147,9 +147,10 @@ class DatasetClass:
     ) -> Iterator[tuple[str, cst.BaseExpression, Kind]]:
         """Yield the attributes in which the constructor stores a value of certain kinds.
 
-        Each result contains the name of the attribute, the first such value, and its kind. A value in a container that
-        the attribute stores also counts. The result omits attributes that the constructor also deletes, closes or sets
-        to None. The result also omits attributes that code outside the class sets, for example in a ``worker_init_fn``.
+        Each result contains the name of the attribute, the first such value, and its kind. Constructors of base classes
+        do not count. A value in a container that the attribute stores also counts. The result omits attributes that the
+        constructor also deletes, closes or sets to None. The result also omits attributes that code outside the class
+        sets, for example in a ``worker_init_fn``.
 
         Args:
             kind: function that returns the kind of an expression, such as an open file; None for expressions that do
@@ -232,8 +233,8 @@ def possible_value_expressions(
 ) -> Iterator[cst.BaseExpression]:
     """Yield the expressions whose results may be the result of ``value``, or parts of this result.
 
-    The function yields both results of a conditional expression, the elements of a literal container or comprehension,
-    and the values that ``scope`` assigns to a local variable.
+    The function yields ``value`` itself, both results of a conditional expression, both operands of ``and`` and ``or``,
+    the elements of a literal container or comprehension, and the values that ``scope`` assigns to a local variable.
     """
     if depth > _DEPTH:
         return

@@ -1,9 +1,9 @@
 """Infer the semantics of a ``__getitem__`` that turns each sample into an 8-bit image and masks the image.
 
-The module compares the value of the code for a sample of shape (1, F, T) with one pattern. In this pattern, the code
-scales the sample to 0..255 by its smallest and largest value, and builds an image. Then the code augments the image
-once, and converts the image back to a tensor. Samples of other shapes do not matter, because the original code of the
-class still reads these samples.
+The module compares the symbolic result of ``__getitem__`` for a sample of shape (1, F, T) with one pattern. In this
+pattern, the code scales the sample to 0..255 by its smallest and largest value, and builds an image. Then the code
+augments the image once, and converts the image back to a tensor. Samples of other shapes do not matter, because the
+original code of the class still reads these samples.
 """
 
 from __future__ import annotations

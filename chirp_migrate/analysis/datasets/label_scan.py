@@ -235,7 +235,7 @@ def _unpacking_scan(
 def match_stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> ScannedSamples | None:
     """Return the dataset and indices of a ``torch.stack([…])`` that stacks the x of a dataset's samples; else None.
 
-    The elements of the list are ``dataset[i][0]`` for each ``i``, or x of ``for x, _ in dataset``.
+    The list is ``[dataset[i][0] for i in …]`` or ``[x for x, _ in dataset]``.
     """
     if module.qualified_names(call.func) != {"torch.stack"} or module.names_from_later_stars(call.func):
         return None
@@ -285,7 +285,7 @@ def why_not_readable_before_loop(module: Module, project: Project, scan: Scanned
 
 
 def may_be_rebound_during_loop(module: Module, project: Project, node: cst.BaseExpression) -> bool:
-    """Return whether other code may rebind a name, or an attribute in a dotted name, while the loop runs."""
+    """Return whether code outside of a loop may rebind ``node``, a name or dotted name, while the loop runs."""
     path = dotted_source(node) or ""
     while isinstance(node, cst.Attribute):
         if is_assigned_later(project, node.attr.value):

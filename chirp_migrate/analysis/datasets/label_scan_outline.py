@@ -67,7 +67,7 @@ def _may_only_collect(statements: Sequence[ast.stmt]) -> bool:
 
 
 def _is_scan(loop: _Loop, code: Sequence[ast.AST], dataset: Callable[[ast.expr], bool]) -> bool:
-    """Return whether a loop iterates over a dataset, and may use only the second item of each sample."""
+    """Return whether a loop reads the samples of a dataset, and may use only the second item of each sample."""
     inside = [node for part in code for node in ast.walk(part)]
     read = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     items = [node for node in inside if isinstance(node, ast.Subscript)]

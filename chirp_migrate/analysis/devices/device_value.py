@@ -42,7 +42,8 @@ class DeviceValue:
     def may_be(self, kinds: re.Pattern[str] = ACCELERATOR) -> bool:
         """Return whether the value may be a device of one of the types ``kinds``.
 
-        The literals and the name of the variable decide. Without a literal or a typical name, the result is False.
+        The result is True for a device number, and for a variable whose name is typical of devices. Otherwise, the
+        literals decide. Without literals, the result is False.
         """
         return self.is_called or any(kinds.match(one) for one in self.spelled)
 

@@ -24,8 +24,8 @@ _OBSERVED = re.compile(
 _SHOWS = re.compile(r"print|\w*log\w*|info|debug|warning|add_scalars?|set_postfix|update|append|format|write|get|pop")
 
 
-def why_to_may_lack_non_blocking(project: Project) -> str | None:
-    """Return why the project may have a method ``to`` or ``cuda`` without ``non_blocking``; else ``None``."""
+def why_method_to_may_lack_non_blocking(project: Project) -> str | None:
+    """Return why the project may have a method ``to`` or ``cuda`` that takes no ``non_blocking``; else ``None``."""
     wanted = re.compile(rf"\b(?:{'|'.join((*_MOVES, *_GETTERS))})\b")
     for path, text in project.matching(wanted, *_MOVES, *_GETTERS):
         for line, reason, owner in _unsafe_transfers(text):

@@ -1,9 +1,10 @@
 """Find the gain, such as batched reading, of migrating each loader and of rewriting each object in a loader.
 
 The analysis runs the program on abstract values (``analysis/objects``). So the analysis also finds a dataset that a
-called function creates, or that an attribute or list contains. The gain is *nothing* only if every possible dataset of
-a loader is known, and none of these datasets can be read in batches. If a dataset is unknown, the gain is *at run
-time*, because ``chirpid_patch`` decides in the running program whether to read batches.
+called function creates, or that an attribute or list contains. The gain is *nothing* if batched reading provably has no
+effect, for example because no possible dataset of a loader can be read in batches, or because a ``collate_fn`` of the
+project builds the batches. If a dataset is unknown and nothing else decides, the gain is *at run time*: in the running
+program, ``chirpid_patch`` decides whether to read batches.
 """
 
 from __future__ import annotations
@@ -239,7 +240,7 @@ class LoaderGains:
         """Return the gain *nothing* if no loader reads samples of a dataset class in batches.
 
         A decorator of ``chirpid_patch`` on the class then has no effect. The result is None if a loader may read
-        samples of the class in batches.
+        samples of the class in batches, or if the analysis finds no loader.
 
         Args:
             path: path of the module that defines the class.
@@ -343,7 +344,6 @@ class LoaderGains:
         return tuple(dict.fromkeys(places))
 
     def _loaders_of(self, module: Module, loop: cst.For) -> list[LoaderObject]:
-        """Return the loaders that a loop iterates over."""
         now = dict(
             self._objects.remaining_nodes(module, [one.node for one in self._run.loops if one.path == module.path])
         )
@@ -351,7 +351,7 @@ class LoaderGains:
         return _relevant_loaders(module.path, _loaders_in(value))
 
     def loops_over_pinned(self, module: Module, call: cst.Call) -> list[tuple[str, int]]:
-        """Return the loops over loaders that ``call`` builds and that pin their batches only after the migration.
+        """Return the loops over the loaders of ``call``, if these loaders pin their batches only after the migration.
 
         Each result is the path and line of a loop in the original files.
         """
@@ -364,9 +364,9 @@ class LoaderGains:
         ]
 
     def _pins_by_factory(self, loader: LoaderObject) -> bool:
-        """Return whether a loader has no `pin_memory`, and the factory would pin its batches.
+        """Return whether a loader call omits ``pin_memory``, and the factory would pin the batches.
 
-        The factory pins the batches that it allocates.
+        The factory pins the batches that it allocates itself.
         """
         if loader.arguments.get("pin_memory", NONE) != NONE:
             return False
@@ -405,7 +405,6 @@ class LoaderGains:
         return self._known[key]
 
     def _gain_of_loaders(self, loaders: list[LoaderObject], *, moves: bool) -> Gain:
-        """Return the gain of a call that builds ``loaders``."""
         possible = [one for one in loaders if self._possible_datasets(one) or not one.arguments.get("dataset")]
         loaders = possible or loaders
         if _has_no_samples(loaders[0].place.node):
@@ -489,7 +488,7 @@ class LoaderGains:
         return given[0].id in {one.id for one in names} - _parameters(function)
 
     def _custom_collation(self, collation: AbstractObject) -> _Collation | None:
-        """Return the function or class of a `collate_fn` that provably is not PyTorch's; else None.
+        """Return the function or class of a ``collate_fn`` that provably is not PyTorch's; else None.
 
         The result is also None for a lambda, because a rewrite may replace the lambda by a function of
         ``chirpid_patch``.
@@ -711,13 +710,13 @@ def _loaders_in(value: Value, depth: int = 4) -> Iterator[LoaderObject]:
 
 
 def _pins_itself(loader: LoaderObject) -> bool:
-    """Return whether the value of `pin_memory` of a loader is provably true on a machine with a CUDA device."""
+    """Return whether the value of ``pin_memory`` of a loader is provably true on a machine with a CUDA device."""
     given = loader.arguments.get("pin_memory", NONE)
     return given != NONE and (all(map(_is_pinning, given)) or _checks_for_cuda(loader.place.node))
 
 
 def _is_pinning(given: AbstractObject) -> bool:
-    """Return whether the value of `pin_memory` is true, or is true if CUDA is available."""
+    """Return whether the value of ``pin_memory`` is true, or is true if CUDA is available."""
     match given:
         case Constant(value=value, is_whole=True):
             return bool(value)
@@ -727,7 +726,7 @@ def _is_pinning(given: AbstractObject) -> bool:
 
 
 def _checks_for_cuda(call: ast.AST) -> bool:
-    """Return whether `pin_memory` is a test for CUDA, such as ``device.type == "cuda"``."""
+    """Return whether ``pin_memory`` is a test for CUDA, such as ``device.type == "cuda"``."""
     given = [one.value for one in call.keywords if one.arg == "pin_memory"] if isinstance(call, ast.Call) else []
     for value in given:
         match value:
@@ -766,7 +765,7 @@ def _names_bound(function: ast.AST) -> set[str]:
 
 
 def _is_stub(place: CreationPlace | None) -> bool:
-    """Return whether a method has no code of its own, as in an abstract class."""
+    """Return whether a method ends with ``raise``, ``pass`` or a literal, as in an abstract class."""
     body = getattr(place.node, "body", ()) if place is not None else ()
     match body[-1:]:
         case [ast.Raise() | ast.Pass() | ast.Expr(value=ast.Constant())]:
@@ -806,7 +805,7 @@ def _yields_single_samples(loader: LoaderObject) -> bool:
 
 
 def _stacks_samples(collation: AbstractObject) -> bool:
-    """Return whether a `collate_fn` collates samples as ``chirpid_patch`` does."""
+    """Return whether a ``collate_fn`` collates samples as ``chirpid_patch`` does."""
     match collation:
         case Constant(value=None):
             return True
@@ -873,6 +872,6 @@ def _function_without_calls(module: Module, project: Project, call: cst.Call) ->
 
 
 def _is_script(module: Module, project: Project) -> bool:
-    """Return whether a module is a script that no file imports, and that calls functions only by their names."""
+    """Return whether a module is a script that no file imports, and that does not call functions by computed names."""
     is_run = _GUARD.search(module.text) is not None and _CALLS_BY_NAME.search(module.text) is None
     return is_run and files_with_importers(project, [module.path], 1) == [module.path]

@@ -37,13 +37,13 @@ class LoaderCall:
         return name in self.arguments and not is_name(self.arguments[name], "None")
 
 
-def loader_calls(module: Module, project: Project, *mentioning: str) -> Iterator[LoaderCall]:
+def loader_calls(module: Module, project: Project, *keywords: str) -> Iterator[LoaderCall]:
     """Yield the calls that build loaders.
 
-    With ``mentioning``, only yield calls with one of these keyword arguments.
+    With ``keywords``, only yield calls with one of these keyword arguments.
     """
     for call in module.find(cst.Call):
-        if mentioning and keyword_arguments(call).keys().isdisjoint(mentioning):
+        if keywords and keyword_arguments(call).keys().isdisjoint(keywords):
             continue
         roles = {_role_of_callee(name) for name in resolve_node(project, module, call.func)}
         role = roles.pop() if len(roles) == 1 else None

@@ -28,8 +28,8 @@ _TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.BaseExpression]) -> str:
     """Return the role of the loader that ``call`` builds with ``arguments`` (by name of the parameter).
 
-    The role comes from the names of the loader and its dataset. If these names show no role, the role comes from the
-    names of the enclosing functions.
+    The role comes from the names of the loader and its dataset, and from arguments of the dataset's constructor, such
+    as ``split="val"``. If these show no role, the role comes from the names of the enclosing functions.
 
     Returns:
         The role ``training``, ``validation`` or ``test``, for which the factory has a method such as

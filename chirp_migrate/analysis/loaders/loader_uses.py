@@ -44,7 +44,7 @@ _FUNC = r"(?<!\bself)\.\s*func\b(?!\s*(?:\(|=(?!=)))"
 
 
 def uses_names_beyond_imports(outline: Outline, names: Set[str]) -> bool:
-    """Return whether a module uses one of the names outside of imports and annotations."""
+    """Return whether a module uses one of the names outside of imports and annotations, or imports it with an alias."""
     if any(alias.asname and alias.name in names for alias in outline.find(ast.alias)):
         return True
     named = (node for node in outline.find(ast.Name, ast.Attribute) if last_part_of_name(node) in names)

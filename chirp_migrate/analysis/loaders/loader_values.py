@@ -93,7 +93,9 @@ class LoaderExpressions:
         return self._value(self._module, node, 0)
 
     def functions(self, call: cst.Call, module: Module | None = None) -> list[tuple[Module, cst.FunctionDef]]:
-        """Return the functions of the project, or methods of the class, that ``call`` may call, each with its module.
+        """Return the functions of the project, or methods of the enclosing class, that ``call`` may call.
+
+        The results are pairs (module, function).
 
         Args:
             call: a call in ``module``.

@@ -29,8 +29,9 @@ class RepeatedSeed:
     Attributes:
         call: the call.
         by_worker: whether the seed differs between workers.
-        state: an expression in the function that reads the first word of the state of NumPy's generator. The value of
-            the expression looks random, but is the same in every worker. None without such an expression.
+        state: an expression in the function, such as ``numpy.random.get_state()[1][0]``, that reads the first word of
+            NumPy's random state. The word looks random, but is the same in every worker. None without such an
+            expression.
     """
 
     call: cst.Call
@@ -64,7 +65,8 @@ def _repeated_seeds_in(
 ) -> Iterator[RepeatedSeed]:
     """Yield the :func:`repeated_seeds` of a function.
 
-    ``given`` contains those parameters of the function that depend on the worker.
+    ``given`` contains those parameters of the function that depend on the worker. The result is empty if the function
+    contains a name such as ``get_worker_info``, or declares a name ``global`` or ``nonlocal``.
     """
     nodes = [*walk_code(function)]
     asks = any(isinstance(node, cst.Name) and "worker_info" in node.value for node in nodes)
@@ -172,9 +174,9 @@ def _names_in_seed(module: Module, function: cst.CSTNode, seed: cst.BaseExpressi
 
 
 def _resolve_name(module: Module, function: cst.CSTNode, name: cst.Name, depth: int) -> set[str] | None:
-    """Return the names from which the value of ``name`` is computed; for a non-local name, the name itself.
+    """Return the names from which the value of ``name`` is computed; ``None`` if the value may change between epochs.
 
-    The result is ``None`` if the value may differ in the next epoch.
+    If the function does not assign ``name``, as for a parameter, the result is ``name`` itself.
     """
     if re.search(r"epoch|step|time", name.value, re.IGNORECASE):
         return None

@@ -1,4 +1,4 @@
-"""Find expressions in the body of a loop over a loader that are the batch, or an unchanged part of the batch."""
+"""Find the expressions whose value is the batch, or an unchanged part of the batch, in a loop over a loader."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class BatchExpressions(LoopNames[Path | None]):
         return None
 
     def _paths(self, node: cst.CSTNode, moving: cst.CSTNode) -> Iterator[Path]:
-        """Yield the places in the batch that ``node`` may refer to, if ``node`` is below the statement ``moving``."""
+        """Yield the places in the batch that ``node`` may refer to; ``node`` comes after the statement ``moving``."""
         if isinstance(node, cst.Subscript):
             yield from ((*one, _index_key(node)) for one in self._paths(node.value, moving))
             return

@@ -64,7 +64,7 @@ def runs_in_every_iteration(module: Module, loop: cst.For, node: cst.CSTNode) ->
     """Return whether code in the body of a loop runs in every iteration.
 
     The result is False for code in an ``except`` block or inner function, and in an ``if`` whose condition contains a
-    word such as ``step``, ``index`` or ``debug``.
+    word such as ``step``, ``index`` or ``debug``. For code under any other condition, the result is True.
     """
     child = node
     for ancestor in module.ancestors(node):
@@ -233,5 +233,4 @@ class DeviceLoop(LoopNames[bool]):
 
 
 def _targets(statement: cst.CSTNode) -> list[cst.BaseExpression]:
-    """Return the targets of an assignment."""
     return [one.target for one in statement.targets] if isinstance(statement, cst.Assign) else []

@@ -114,7 +114,7 @@ class FunctionObject(AbstractObject):
 
     Attributes:
         place: the definition.
-        scope: the scope of the definition.
+        scope: the scope in which the definition binds the name; for a lambda, the scope around it.
         defaults: the values of parameters that have a default.
         owner: the class whose body defines the function; None for a function that is not a method.
         is_named: whether a decorator may give the function a name under which workers can import the function. Such a
@@ -146,7 +146,7 @@ class ClassObject(AbstractObject):
     Attributes:
         place: the definition, or the call that creates the class.
         name: the name of the class.
-        scope: the scope of the definition.
+        scope: the scope in which the definition binds the name.
         bases: the possible values of the bases; code must not change this list.
         body: the scope of the class body.
         fields: the names of the fields of a dataclass or named tuple, in order; None for other classes.
@@ -319,7 +319,7 @@ class LoaderObject(AbstractObject):
     Attributes:
         place: the call that builds the loader.
         arguments: the values of the arguments, by parameter name.
-        replaced_by: the call that builds another loader from this loader's arguments, such as accelerate's `prepare`;
+        replaced_by: the call that builds another loader from this loader's arguments, such as accelerate's ``prepare``;
             None without such a call.
     """
 

@@ -224,7 +224,6 @@ class TracedCalls(ObjectAccess):
         arguments: Arguments,
         scope: AbstractScope,
     ) -> None:
-        """Assign the arguments to the parameters of a function."""
         parameters = node.args
         names = [*parameters.posonlyargs, *parameters.args]
         cells, given = scope.cells, dict(arguments.keywords)

@@ -18,7 +18,7 @@ from chirp_migrate.analysis.known_names import (
     DATASET_WORDS,
     FACTORY,
     FACTORY_FUNCTIONS,
-    dataset_names,
+    dataset_class_names,
 )
 from chirp_migrate.analysis.objects.abstract_objects import (
     AbstractObject,
@@ -123,7 +123,7 @@ class UnpicklableObjects:
         self._found: dict[ast.AST, UnpicklableObject] = {}
         loaders = {"DataLoader", FACTORY, *FACTORY_FUNCTIONS, *find_aliases(project, "DataLoader")}
         self._words_of_loaders = _pattern_of_words(loaders)
-        self._words_of_loading = _pattern_of_words({*loaders, *DATASET_WORDS, *dataset_names(project)})
+        self._words_of_loading = _pattern_of_words({*loaders, *DATASET_WORDS, *dataset_class_names(project)})
         self._made: set[ast.AST] = set()
         self._lines: tuple[str, list[str]] = ("", [])
         paths, about = self._files_about_loading()

@@ -133,7 +133,7 @@ class AbstractRun(TracedCalls):
                 scope.cells[name] = unite_values(value, scope.cells.get(name, ()))
 
     def call_from_outside(self, function: AbstractObject, arguments: Arguments | None = None) -> Value:
-        """Return the result of a call that no code of the project makes, by default with unknown arguments."""
+        """Call a function or class as code outside of the project may call it, by default with unknown arguments."""
         found: Value = UNKNOWN
         with self._with_own_step_limit(STEPS_OF_UNCALLED_FUNCTION):
             place = (
@@ -153,7 +153,7 @@ class AbstractRun(TracedCalls):
     def _with_own_step_limit(self, steps: int = STEPS) -> Iterator[None]:
         """Run the ``with`` block of the caller with a separate limit of steps.
 
-        The limit of the surrounding run does not change.
+        At the limit, the block ends without an error. The limit of the surrounding run does not change.
         """
         before = self._left, self._stack, self._log, self._is_import
         self._left, self._stack, self._log, self._is_import = steps, list(self._stack), None, False
