@@ -27,7 +27,7 @@ def find_problems_in_passes(
     A problem that occurs in several entry points appears once.
 
     Args:
-        passes: dictionary, label of an entry point → the records of its iterations over loaders.
+        passes: dictionary, label (short unique name) of an entry point → the records of its iterations over loaders.
         has_own_data: whether the training uses the user's own samples; False if ``verify`` created synthetic samples.
     """
     found: dict[tuple[str, str], dict[str, None]] = {}

@@ -35,8 +35,8 @@ class UnpicklablePart(msgspec.Struct, frozen=True):
         path: attribute path from the loader to the object, such as ``dataset.transform.steps[2]``.
         kind: kind of the object, such as ``lambda``, ``local function`` or ``open file``. All other objects have the
             name of their class as kind.
-        place: line that defines the object, if the object is a function or class. For other objects, the line that
-            defines their class.
+        place: line that defines the object, if the object is a function or class; otherwise, line that defines the
+            class of the object.
         error: type and message of the error that ``pickle`` raised, in one line.
     """
 
@@ -137,16 +137,16 @@ class LoaderPass(msgspec.Struct):
             has no workers.
         model: number of the first module that was called for a batch of this pass, which is usually the model; -1 if no
             module was called. Passes with the same number have the same model.
-        parameters: dtype of the parameters of the first called module with parameters, such as ``torch.float32``; an
-            empty string if no such module was called.
+        parameters: dtype of the parameters (such as ``torch.float32``) of the first module with parameters that was
+            called for a batch; an empty string if no such module was called.
         waits_s: for each batch, the seconds from the request of the training to the arrival of the batch.
         seconds: seconds from the beginning of the pass to the arrival of its last batch.
         doubles: dictionary, position of a float64 tensor in the first batch → number of bytes of this tensor.
         normalization: dictionary, name of a ``BatchNorm`` class → numbers of its calls in training mode.
         carries_state: whether a recurrent module carries its state from batch to batch. Such a module gets a zero state
             for the first batch, and a state that is not zero for the second batch.
-        device: device type of the first called module with parameters, such as ``cuda``; an empty string if no such
-            module was called.
+        device: device type (such as ``cuda``) of the first module with parameters that was called for a batch; an empty
+            string if no such module was called.
         moved: dictionary, position of a large tensor in the first batch → number of bytes of this tensor. A tensor is
             large if it is in CPU memory and has 1 MiB or more. Copying such a tensor to the device takes time.
         is_pinned: whether all tensors that ``moved`` lists are in pinned memory.
@@ -180,7 +180,7 @@ class LoaderPass(msgspec.Struct):
 
     @property
     def waited_share(self) -> float:
-        """Return for which share of this iteration over a loader the training waited for batches, 0 to 1."""
+        """Return the share (0 to 1) of the time of this loader pass in which the training waited for batches."""
         return sum(self.waits_s) / self.seconds if self.seconds else 0.0
 
     @property
@@ -190,7 +190,10 @@ class LoaderPass(msgspec.Struct):
 
     @property
     def evaluates(self) -> bool:
-        """Return whether the iteration is a validation: gradients are disabled, and ``backward`` is not called."""
+        """Return whether the loader pass is a validation: gradients are disabled, and ``backward`` is not called.
+
+        Gradients must be disabled for all requests of batches, or for all calls of modules.
+        """
         is_off = not any(self.has_gradients) or (self.forwards_without > 0 and not self.forwards)
         return bool(self.has_gradients) and is_off and not self.backwards
 
@@ -225,7 +228,7 @@ class ValueSums(msgspec.Struct):
         return ValueSums(self.count * len(self.sums), [sum(self.sums)], [sum(self.squares)])
 
     def means_and_deviations(self, less: int = 0) -> list[tuple[float, float]]:
-        """Return a list of pairs (mean, standard deviation): one pair for each column or channel whose values differ.
+        """Return pairs (mean, standard deviation): one pair for each column or channel whose values are not all equal.
 
         Args:
             less: delta degrees of freedom of the standard deviation, like ``ddof`` of ``numpy.std``. The default is 0.
@@ -425,7 +428,7 @@ class Recording(msgspec.Struct):
         return found
 
     def count_equal_samples(self, first: LoaderPass, second: LoaderPass) -> tuple[int, int]:
-        """Return the number of samples with a hash in both iterations over loaders, and how many of them are equal."""
+        """Return the number of samples with a hash in both iterations over loaders, and the number of equal hashes."""
         before, after = self.samples_of(first), self.samples_of(second)
         both = before.keys() & after.keys()
         return len(both), sum(before[index] == after[index] for index in both)
@@ -446,7 +449,7 @@ class Recording(msgspec.Struct):
         return list(found.values())
 
     def group_training_passes(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """Group the training iterations by dataset and line; omit iterable datasets and iterations of a second model.
+        """Group the training iterations as :meth:`group_passes` does; omit iterable datasets and a second model.
 
         A second model may belong to a second training, which may start from the same seed on purpose.
         """
@@ -458,5 +461,5 @@ class Recording(msgspec.Struct):
         return found
 
     def trained_datasets(self) -> set[int]:
-        """Return the numbers of the datasets with whose batches the training called ``backward``."""
+        """Return the numbers of the datasets for whose batches the training called ``backward``."""
         return {self.loaders[one.loader].dataset_ids[0] for one in self.passes if one.trains}

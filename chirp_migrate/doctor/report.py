@@ -46,7 +46,7 @@ def _describe_entry_point(one: WatchedEntryPoint) -> str:
 
 
 def problem_summary(report: DoctorReport) -> str:
-    """Return a sentence with the numbers of problems, of training functions or scripts, and of those that failed."""
+    """Return a sentence with the number of problems, and the numbers of entry points that ran and that failed."""
     failed = sum(bool(one.error) for one in report.entry_points)
     ran = pluralize(len(report.entry_points), "entry point")
     found = pluralize(len(report.problems), "problem") if report.problems else "no problems"

@@ -47,9 +47,9 @@ class _DiffLine:
     """A line of a unified diff.
 
     Attributes:
-        sign: ``-`` for a removed line, ``+`` for an added line, a blank for an unchanged line.
-        before, after: numbers of the line in the original and in the changed file, from 1; None in a file without the
-            line.
+        sign: sign of the line: a minus for a removed line, a plus for an added line, a blank for an unchanged line.
+        before: number of the line in the original file, from 1; None for an added line.
+        after: number of the line in the changed file, from 1; None for a removed line.
         owners: numbers of the hunks that changed the line. ``FOLLOWS`` is the number for a change that belongs to no
             hunk. The set is empty for an unchanged line.
     """
@@ -65,7 +65,8 @@ class _ChangedRange:
     """A range of lines that one or more hunks replace.
 
     Attributes:
-        first, end: first line of the range, and first line after the range, counted from 0 in the original text.
+        first: number of the first line of the range, counted from 0 in the original text.
+        end: number of the first line after the range, counted in the same way.
         written: the lines that replace the range.
         owners: numbers of the hunks that replace the range.
     """
@@ -136,9 +137,9 @@ class FileLines:
         """Return the number of the added line that is most similar to a removed line; None without an added line.
 
         Args:
-            at: position of the removed line.
-            hunk: number of the hunk whose added lines are compared. None: the added lines of all hunks that removed the
-                line are compared.
+            at: position of the removed line in the diff of the file.
+            hunk: number of the hunk whose added lines are compared. If the number is None, the added lines of all hunks
+                that removed the line are compared.
         """
         removed = self._old.lines[(self._lines[at].before or 1) - 1].strip()
         owners = self._lines[at].owners if hunk is None else {hunk}
@@ -152,7 +153,7 @@ class FileLines:
         return self._lines[max(added, key=likeness)].after if added else None
 
     def _next_after(self, at: int) -> int | None:
-        """Return the new line number of the first line, from position ``at`` on, that was not removed.
+        """Return the new line number of the first line, from position ``at`` of the diff on, that was not removed.
 
         If all these lines were removed, the result is the number of the nearest line above that was not removed.
         """
@@ -216,7 +217,7 @@ class _FileText:
     Attributes:
         text: the text of the whole file. For a notebook, the text is all code cells joined to one module, without
             IPython magics.
-        places: (cell, line number) for each line of ``text``; None for lines between notebook cells.
+        places: for each line of ``text``, a pair (cell, line number); None for a line between notebook cells.
         lines: the lines of the file or of its code cells, with IPython magics such as ``%matplotlib inline``.
     """
 

@@ -17,7 +17,7 @@ class ChangeRow:
     """A line of a change.
 
     Attributes:
-        sign: ``-`` for a removed line, ``+`` for an added line, a blank for an unchanged line.
+        sign: sign of the line: a minus for a removed line, a plus for an added line, a blank for an unchanged line.
         before: number of the line in the original file, from 1; None for an added line. In a notebook, the lines of
             each cell are numbered from 1.
         after: number of the line in the changed file; None for a removed line, or for an unknown number.
@@ -93,5 +93,4 @@ def differing_words(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int
 
 
 def _common_prefix_length(one: Sequence[str], other: Sequence[str]) -> int:
-    """Return the number of equal words at the beginning of two lists of words."""
     return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

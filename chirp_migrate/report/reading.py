@@ -88,8 +88,8 @@ def _file_without_hunks(run: JournalRun, file: JournalFile) -> FilePlan:
 def _written_contents(run: JournalRun, planned: Collection[str]) -> ContentLookup:
     """Return a function that maps a file of the plan to its bytes before and after the run of ``apply``.
 
-    The journal and the plan may have different paths for a file, because links are resolved in the paths of the
-    journal. The function finds such a file by the hashes of its bytes.
+    The journal and the plan may have different paths for a file, because symbolic links are resolved only in the paths
+    of the journal. The function finds such a file by the hashes of its bytes.
     """
     paths = {file.path for file in run.files}
     linked = {(file.sha256_before, file.sha256_after) for file in run.files if file.path not in planned}

@@ -16,7 +16,9 @@ from chirp_migrate.verify.verify_report import VerifyReport
 
 
 def hashes_of_written_files(root: Path) -> dict[str, str | None]:
-    """Return the SHA-256 of the present bytes of each file that ``apply`` wrote, by path; None for an unreadable file.
+    """Return a dictionary: path of a file that ``apply`` wrote → SHA-256 of its present bytes.
+
+    The value is None if the file cannot be read.
 
     Raises:
         JournalDamaged: a journal cannot be read, or is damaged.
@@ -32,7 +34,7 @@ def store_verdict(root: Path, report: VerifyReport) -> str | None:
     If no run of ``apply`` is applied, the project has no journal, and nothing is stored.
 
     Args:
-        root: the verified project, with links resolved.
+        root: path of the verified project, with symbolic links resolved.
         report: the result of ``verify``.
 
     Returns:

@@ -30,11 +30,13 @@ class EntryTimes:
     """The times of one entry point (a training function or script), or of all entry points together.
 
     Attributes:
-        label: label of the entry point; ``all`` for all entry points together.
-        seconds: the seconds of each measurement, by version (``before``, ``after``, or ``cached`` for zero-cost
-            loading). Versions that were not timed are missing.
+        label: short unique name of the entry point; ``all`` for all entry points together.
+        seconds: dictionary, version (``before``, ``after``, or ``cached`` for zero-cost loading) → seconds of the full
+            training in each round. For all entry points together, the only value is the sum of their medians. Versions
+            that were not timed are missing.
         ratio: time after / time before the migration.
-        zero_cost_ratio: time with zero-cost loading / time before the migration; None without such a measurement.
+        zero_cost_ratio: time with zero-cost loading / time before the migration; None if zero-cost loading was not
+            timed.
         verdict: verdict on the entry point; "" if the entry point has no verdict. For all entry points together, the
             value is the verdict of the whole verification.
     """
@@ -92,7 +94,10 @@ def measured_metrics(report: VerifyReport) -> list[tuple[Metric, float | None, f
 
 
 def batch_waits_ms(report: VerifyReport) -> dict[str, list[float]]:
-    """Return the sorted waits for training batches in ms, by version, without the first batch of each iteration."""
+    """Return a dictionary: version → sorted waits for training batches, in ms.
+
+    The waits for the first batch of each iteration over a loader are missing.
+    """
     found = {}
     for side in ("before", "after"):
         visits = (visit for each in report.rounds.made for visit in each.visits_of(side).values())

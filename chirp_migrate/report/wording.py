@@ -64,7 +64,7 @@ def loader_count_rows(ledger: LoaderLedger, *, planned: bool = False) -> list[tu
 
     Args:
         ledger: the counts.
-        planned: True if the plan is not applied yet, so that the words describe the future.
+        planned: whether the plan is not applied yet, so that the words describe the future.
     """
     words, sites = {**_FATES, FindingStatus.REWRITE: "to migrate"} if planned else _FATES, ledger.loader_sites
     return [(status, word, sites[status]) for status, word in words.items() if sites.get(status)]
@@ -75,7 +75,7 @@ def ledger_sentences(ledger: LoaderLedger, *, planned: bool = False, list_refere
 
     Args:
         ledger: the counts.
-        planned: True if the plan is not applied yet, so that the words describe the future.
+        planned: whether the plan is not applied yet, so that the words describe the future.
         list_reference: text that refers to the list of loaders that are not rewritten, such as " (listed after the
             diff)".
     """

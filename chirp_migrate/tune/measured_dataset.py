@@ -1,4 +1,4 @@
-"""Define the class for a dataset that ``tune`` measures, with the loader arguments that stay the same."""
+"""Define a class for a dataset that ``tune`` measures, and for the loader arguments that all measurements share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _KEPT = ("worker_init_fn", "multiprocessing_context", "generator", "drop_last", 
 
 @dataclass
 class MeasuredDataset:
-    """A dataset for which ``tune`` compares loader settings, with the loader arguments that stay the same.
+    """A dataset for which ``tune`` compares loader settings, and the loader arguments that all measurements share.
 
     Attributes:
         dataset: the dataset, which is map-style and not empty.

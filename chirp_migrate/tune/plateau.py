@@ -1,10 +1,10 @@
 """Pick a configuration (a combination of loader settings) from measured rates, by the rule in docs/tune.md.
 
 The best configuration has the highest mean rate, in samples per second. The ratio of a configuration is its rate
-divided by the rate of the best configuration. ``tune`` measures all configurations in rounds, and each round yields one
-ratio for each configuration. The mean ratio of a configuration is the geometric mean of its ratios over all rounds,
-with an interval from Student's t-distribution. A configuration is tied with the best configuration if its mean ratio is
-at least 0.95.
+divided by the rate of the best configuration. ``tune`` measures configurations in rounds, and each round yields one
+ratio for each measured configuration. The mean ratio of a configuration is the geometric mean of its ratios over all
+rounds, with an interval from Student's t-distribution. A configuration is tied with the best configuration if its mean
+ratio is at least 0.95.
 
 ``tune`` picks one configuration: the smallest one of the best configuration and all configurations that are tied with
 the best. The smallest configuration has the fewest worker processes. If two configurations have equally many worker
@@ -31,9 +31,9 @@ def compare_with_best(measured: Sequence[CandidateMeasurement]) -> list[Settings
 
     The results have the same order as ``measured``.
 
-    Each round of the measurement measures all configurations, but later rounds omit configurations that are too slow.
-    Such a configuration cannot be the best configuration, and the function compares it only with the rates of the same
-    rounds.
+    The first rounds of the measurement measure all configurations, and later rounds omit configurations that are too
+    slow. An omitted configuration cannot be the best configuration. The function compares an omitted configuration with
+    the best configuration only in the rounds that measured both.
     """
     compared = compare_speeds([configuration.rates for configuration in measured])
     best = None if compared.fastest is None else measured[compared.fastest]

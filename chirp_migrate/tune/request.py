@@ -50,8 +50,8 @@ class TuneTask:
         discovery: the entry points (training functions or a script) whose loaders are measured; None without a
             training.
         sizes: numbers of samples and epochs of the training.
-        lost: dictionary, label of an entry point that crashed or hung in an earlier process → how this process ended.
-            These entry points do not run again.
+        lost: dictionary, label (short unique name) of an entry point that crashed or hung in an earlier process → how
+            this process ended. These entry points do not run again.
         profile: path of the file in which the picked settings are saved; an empty string to save nothing.
         ends_at: time at which the time budget ends, in seconds of ``time.time``; None if the budget of ``grid.seconds``
             begins when the child starts.

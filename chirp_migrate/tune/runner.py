@@ -63,8 +63,9 @@ def run(
         request: the task.
         progress: function that is called with progress messages.
         before_entry_point: function that is called before each entry point (training function or script) runs. Its
-            first argument is the label of the entry point. Its second argument is the number of all entry points minus
-            1. Before the measurement begins, the function is called once more, with an empty label and the number 0.
+            first argument is the label (short unique name) of the entry point. Its second argument is the number of
+            other entry points, from which the parent process decides whether to skip an entry point that crashes. After
+            all entry points, before the measurement, the function is called once more with ``("", 0)``.
 
     Raises:
         TaskNotPossible: the requested dataset or training cannot be measured.

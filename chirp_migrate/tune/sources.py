@@ -101,7 +101,7 @@ def build_dataset_from_config(tree: Path, config: TuneConfig, uses_runtime: bool
 
 
 def _with_settings(subject: MeasuredDataset, config: TuneConfig | None) -> MeasuredDataset:
-    """Add the loader settings in the configuration file, and the names of their keys, to the report of ``subject``."""
+    """Add loader settings from the configuration file, and the names of their keys, to the report of ``subject``."""
     if config is None:
         return subject
     names = {"num_workers": "data", "prefetch_factor": "data", "batch_size": "training"}

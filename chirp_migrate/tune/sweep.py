@@ -2,8 +2,9 @@
 
 A measured rate does not include the start of workers, because the clock starts when the first batch of every worker has
 arrived. The measurement then takes equally many further batches from every worker, and stops the clock when the last of
-these batches has arrived. Every round measures every candidate once. Every second round uses the reverse order, so that
-all candidates suffer equally if the machine becomes slower.
+these batches has arrived. The first rounds measure every candidate once, and later rounds omit candidates that are
+provably too slow. Every second round uses the reverse order, so that all candidates suffer equally if the machine
+becomes slower.
 """
 
 from __future__ import annotations

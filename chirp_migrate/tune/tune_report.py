@@ -168,7 +168,7 @@ class LoaderReport:
             the user requested no other batch sizes.
         rounds: number of rounds; each round measures a combination of settings at most once.
         cpu_share: share of the loading time in the main process that is CPU time, 0 to 1. A low value shows that
-            loading waits, for example for files. None if loading in the main process was not measured.
+            loading waits, for example for files. The value is None if loading in the main process was not measured.
         with_s: seconds per batch with augmentation, one value for each measurement; an empty list if augmentation was
             not measured.
         without_s: seconds per batch without augmentation, one value for each measurement; an empty list if augmentation

@@ -44,10 +44,10 @@ _LEAST_S = 6.0
 
 @dataclass
 class _LoaderGroup:
-    """Loaders of a training that have the same classes, batch size and role, such as the loaders of all folds.
+    """Loaders of a training with the same classes, batch size and purpose, such as the training loaders of all folds.
 
     Attributes:
-        loader: the loader of the group that was used first.
+        loader: the first loader of the group that the training used.
         role: purpose of the loaders, ``training`` or ``validation``.
         waited_s: seconds that the training waited for batches, without the first batch of each iteration.
         whole_s: the seconds in ``waited_s``, plus the seconds of the training steps between these batches.
@@ -127,8 +127,8 @@ def watch_loaders(
     """Run training calls until their loaders have yielded some batches, and choose the loaders to measure.
 
     Args:
-        training_calls: dictionary, label of an entry point (training function or script) → function that returns its
-            training call.
+        training_calls: dictionary, label (short unique name) of an entry point (a training function or script) →
+            function that returns its training call.
         progress: function that is called with progress messages.
         time_limit_s: time limit in seconds for this function and the later measurement together.
         before_entry_point: function that is called before each entry point runs, with the label of the entry point.

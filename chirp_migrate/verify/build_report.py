@@ -48,13 +48,13 @@ def build_report(
 ) -> VerifyReport:
     """Build the report of a verification from all its measurements.
 
-    The report contains the seconds of every round, and a record of every iteration over a loader.
+    The report contains the seconds of every round, and a record of every iteration over a loader in the small runs.
 
     Args:
         discovery: the entry points (training functions or a script) that were found in the project.
         settings: options of the verification, such as the time budget.
         recorded_runs: the records of a small run of each entry point, in both versions.
-        equivalence: the differences between both versions that ``verify`` found in these records, with notes.
+        equivalence: the result of comparing these records: differences, and notes on values that were not compared.
         rounds: the rounds of the timing, in each of which both versions trained; no rounds if the comparison found a
             difference.
         seconds_by_activity: dictionary, name of an activity of ``verify``, such as ``warming up`` → seconds of this
@@ -131,7 +131,10 @@ def build_report(
 
 
 def _own_run_times(discovery: DiscoveredEntryPoints, timed: Rounds) -> dict[str, OwnRunTimes]:
-    """Return a dictionary: label of an entry point → its start-up time and epoch time, as medians of all timings."""
+    """Return the start-up time and the epoch time of each entry point, as medians of all its timings.
+
+    The keys of the dictionary are the labels (short unique names) of the entry points.
+    """
     found = {}
     for entry in discovery.entry_points:
         sides = {

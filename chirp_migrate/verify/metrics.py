@@ -27,7 +27,7 @@ class Metric:
         unit: unit of the value, such as ``ms``; an empty string for a number without a unit.
         title: short name of the metric in reports.
         method: description of how ``verify`` measures the metric, in one sentence.
-        requirement: identifier of the requirement that defines the metric, such as ``R-004``.
+        requirement: number of the project's requirement that defines the metric, such as ``R-004``.
     """
 
     name: str
@@ -42,7 +42,7 @@ class TargetVerdict:
     """The verdict on whether the migrated version meets a target (a required value).
 
     Attributes:
-        requirement: identifier of the requirement that defines the target, such as ``R-004``.
+        requirement: number of the project's requirement that defines the target, such as ``R-004``.
         target: the target as text, such as ``GPU utilisation above 80 %``.
         verdict: one of :data:`MET`, :data:`NOT_MET`, :data:`NOT_MEASURABLE`.
         value: measured value, in the unit of the target; None if the value was not measured.
@@ -139,7 +139,7 @@ def metrics_of_timed_rounds(
 
 
 def judge_targets(metrics: Mapping[str, float | None], gpu_description: str, simulated: bool) -> list[TargetVerdict]:
-    """Judge whether the migrated version meets the targets. If a value was not measured, name the reason.
+    """Judge whether the migrated version meets the targets. The verdict names the reason if a value was not measured.
 
     Args:
         metrics: dictionary, name of a metric → value for the migrated version.

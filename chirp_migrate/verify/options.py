@@ -139,7 +139,7 @@ def entry_points_from_options(
     """Return the entry points of a project.
 
     If the user has a workload function, the result has one entry point, which stands for the workload function. The
-    training calls that the workload function returns are not known yet, because this function does not call the
+    result does not list the training calls that the workload function returns, because only a child process calls the
     workload function.
 
     Args:

@@ -169,7 +169,7 @@ def _time_entry_points(spec: RunSpec, parent: ParentConnection, small: TrainingD
 
 
 def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
-    """Run the entry points in ``spec.repeats`` as in the recording of batches; return hashes of their return values."""
+    """Run the entry points in ``spec.repeats`` with the sizes of the watched run; return hashes of their results."""
     results = {}
     torch.set_num_threads(spec.watching_threads)
     with WorkerCountLimit() as around:
@@ -197,8 +197,8 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
     """Return an error of the project in one line, and the last lines of its traceback.
 
     Raises:
-        UserCodeError: the cause of ``raised`` is missing or a :class:`.TaskNotPossible`, so the error does not come
-            from the project's code. The function raises ``raised`` again.
+        UserCodeError: the project's code is not the cause of ``raised``: the error has no cause, or the cause is a
+            :class:`.TaskNotPossible`. The function then raises ``raised`` again.
     """
     error = raised.__cause__
     if error is None or isinstance(error, TaskNotPossible):

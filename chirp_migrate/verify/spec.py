@@ -42,13 +42,12 @@ class RunSpec:
         api_names: dictionary, module → public names in this module whose signatures the child reads. If the dictionary
             is empty, the child reads no signatures.
         twice: whether the child records each entry point twice. On a GPU, two runs of the same training may differ.
-        repeats: labels of the entry points that the child runs once more before the timing, as in the recording of
-            batches, if the job is TIME.
-        whole: labels of the entry points that have no second epoch, so that the child times the whole call, if the job
-            is TIME.
-        cached: whether the child also times an epoch in which every loader repeats one batch from memory (zero-cost
-            loading), if the job is TIME.
-        memory_of: labels of the entry points during which the child measures its use of memory, if the job is TIME.
+        repeats: only for the job TIME, labels (short unique names) of the entry points that the child runs once more
+            before the timing. This run has the same sizes as the run in which ``verify`` recorded the batches.
+        whole: only for TIME, labels of the entry points that have no second epoch. The child times their whole call.
+        cached: only for TIME, whether the child also times an epoch in which every loader repeats one batch from memory
+            (zero-cost loading).
+        memory_of: only for TIME, labels of the entry points during which the child measures its use of memory.
         hash_seed: value of ``PYTHONHASHSEED`` in the child.
         threads: number of compute threads for timed training, equal for both versions.
         watching_threads: number of compute threads while the child records batches. Both versions may run at the same
@@ -218,8 +217,8 @@ class EntryPointTiming:
         batches: number of batches that all loaders together yielded in a later epoch, as a mean over the later epochs.
         waits_s: seconds of each wait for a training batch in the later epochs, without the first batch of each
             iteration over a loader; at most 400 values, chosen at random.
-        first_waits_s: for each iteration over a loader for training in the later epochs, seconds from its start to its
-            first batch.
+        first_waits_s: seconds from the start of an iteration over a training loader to its first batch, one value for
+            each such iteration in the later epochs.
         waited_s: seconds of all waits for training and validation batches in the later epochs.
         lost_workers: number of loaders with a worker process that died or could not start.
         memory_bytes: largest memory of the process and its workers in the first epoch, in bytes; None if the memory was

@@ -106,10 +106,10 @@ class Judge:
 
     @property
     def entries(self) -> dict[str, CombinedTiming]:
-        """Return a dictionary: label of an entry point → its time ratio (after / before), with an interval.
+        """Return a dictionary: label (short unique name) of an entry point → its time ratio (after / before).
 
-        ``verify`` analyses the timings several times during the measurement. The interval comes from the latest
-        analysis that does not contradict the conclusion on the entry point.
+        Each ratio has an interval. ``verify`` analyses the timings several times during the measurement, and the
+        interval comes from the latest analysis that does not contradict the conclusion on the entry point.
         """
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
@@ -153,7 +153,7 @@ class Judge:
         return [label for label in self.entries if self._shown.get(label) is False]
 
     def inconclusive(self) -> list[str]:
-        """Return the labels of the entry points whose timings do not prove whether they are slower."""
+        """Return the labels of the entry points for which timings do not prove whether the entry point is slower."""
         return [label for label in self.entries if label not in self._shown]
 
     def verdicts(self) -> dict[str, Verdict]:

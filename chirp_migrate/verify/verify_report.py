@@ -63,8 +63,8 @@ class TrainingDifference(msgspec.Struct, frozen=True):
 
     Attributes:
         name: short stable name, such as ``validation-drops-samples`` (docs/verify.md lists all names).
-        entry_point: label of the entry point (a training function or script); ``""`` for a difference in the public
-            API.
+        entry_point: label (short unique name) of the entry point, which is a training function or script; ``""`` for a
+            difference in the public API.
         message: one sentence that begins with the label of the entry point, and describes the difference and the place
             of the difference, such as the number of the batch.
     """
@@ -126,7 +126,8 @@ class Workload(WorkloadSizes):
     Attributes:
         model: class of the model, as ``module:ClassName``; an empty string if the user's own code chooses the model.
         entry_points: labels of the entry points (training functions or a script), in the order in which they ran.
-        left_out: sentences on functions that look like training but did not run, with the reason.
+        left_out: sentences on functions that look like training but did not run, and on modules of ``utils/`` that are
+            missing or cannot be parsed.
         failing: dictionary, label of an entry point that fails before the migration → its error.
         no_room: labels of the entry points that were not timed, because the time budget was used up.
         source: kind of code that defines the training, which is ``found`` for functions in the project's source,
@@ -188,9 +189,9 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         notes: sentences on values that were not compared, and on problems that both versions have.
         smallest_adjusted_p: dictionary, label of the entry point → smallest p-value of its statistical tests, after
             Holm's correction.
-        detectable_changes: dictionary, label of the entry point → a distance between two distribution functions, 0 to
-            1. In 9 of 10 verifications, each two-sample test of the entry point finds a change of the distribution by
-            this distance.
+        detectable_changes: dictionary, label of the entry point → size of a change of a distribution, 0 to 1. Each
+            two-sample test of the entry point finds a change of this size in 9 of 10 verifications. The size is the
+            largest distance between the distribution functions before and after the change.
         unrepeatable: entry points whose losses or batches differ even between two runs of the version before the
             migration.
         passes: dictionary, version → label of the entry point → records of all iterations over loaders in a short

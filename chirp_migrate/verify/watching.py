@@ -2,8 +2,8 @@
 
 The timing begins after these runs. One process for each version trains the entry points on a few samples, one entry
 point after the other. If an entry point hangs or crashes its process, a new process runs the remaining entry points. If
-an entry point fails before the migration, the report names this entry point. If the entry point raised an error or
-crashed, it must fail in the same way after the migration. Otherwise, the versions are not equivalent.
+an entry point fails before the migration, the report names this entry point. If an entry point raises an error or
+crashes before the migration, but does not fail in the same way after the migration, the versions are not equivalent.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class RecordedRuns:
     """The short runs in which ``verify`` recorded the batches of both versions.
 
     Attributes:
-        sides: dictionary, name of the version (``before`` or ``after``) → label of the entry point (training function
-            or script) → its recorded run.
+        sides: dictionary, name of the version (``before`` or ``after``) → label (short unique name) of an entry point →
+            its recorded run.
         api: dictionary, name of the version → its public names and signatures.
         failing: dictionary, label of an entry point that fails before the migration → its error.
         difference: the comparison of entry points that fail before the migration. The comparison contains a note on
@@ -97,7 +97,7 @@ class _WatchedVersion:
         self._child.found.clear()
 
     def _record_loss(self, failed: WorkloadFailed) -> None:
-        """Store the end of the process as the error of the running entry point, and start a new process."""
+        """Store how the process ended as the error of the running entry point, and start a new process."""
         self._deaths += 1
         if not self._started or not failed.ending or self._deaths > _MOST_DEATHS:
             raise failed

@@ -56,7 +56,7 @@ def _runs_with_generators(seen: Recording, one: LoaderPass) -> list[FetcherPassR
 
 
 def _equal_generators(runs: list[FetcherPassRecord], others: list[FetcherPassRecord]) -> list[str]:
-    """Return the names of generators that drew the same random numbers in all of these recordings.
+    """Return the names of generators that drew the same random numbers in ``runs[0]`` and in all of ``others``.
 
     The first batch changed the state of such a generator. The states before and after this batch are equal in all
     recordings.

@@ -45,7 +45,10 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 
 def _keeps_rising(one: LoaderPass, window: int) -> bool:
-    """Return whether the number of open file descriptors keeps rising in an epoch, without its first batches."""
+    """Return whether the number of open file descriptors keeps rising after the first batches of an epoch.
+
+    The function compares the numbers after batches that are ``window`` batches apart.
+    """
     later = one.handles[_SKIPPED_BATCHES:]
     steps = [after - before for before, after in zip(later, later[window:], strict=False)]
     return (

@@ -37,7 +37,10 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 
 def _growing_container_problem(loader: LoaderInfo, runs: list[FetcherPassRecord]) -> Problem | None:
-    """Return the problem if reading a sample always adds an entry to a container of the dataset; otherwise None."""
+    """Return the problem if each reading of a sample adds an entry to a container of the dataset; otherwise None.
+
+    The container must have more entries than the dataset has samples.
+    """
     for run in runs:
         for path, entries in run.last_container_sizes.items():
             began = run.sizes.get(path, entries)
@@ -92,7 +95,7 @@ def _copied_objects_problem(loader: LoaderInfo, runs: list[FetcherPassRecord]) -
 
 
 def _describe_rise_per_sample(runs: list[FetcherPassRecord]) -> str:
-    """Describe the mean rise of the memory for each sample, with a 95 % interval.
+    """Describe the mean rise of the memory per sample that a worker reads, with a 95 % interval.
 
     The function ignores the first measurement of each worker.
     """

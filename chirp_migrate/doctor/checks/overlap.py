@@ -83,7 +83,7 @@ def _reads_every_sample(seen: Recording, loader: LoaderInfo, one: LoaderPass) ->
 
 
 def _repeats_in_next_epoch(seen: Recording, one: LoaderPass) -> bool:
-    """Return whether all compared samples of a training epoch have equal values in the next training epoch."""
+    """Return whether all samples with a hash in a training epoch and in the next training epoch are equal."""
     for (_, first), *later in seen.group_training_passes():
         if first.number == one.number and later:
             compared, equal = seen.count_equal_samples(first, later[0][1])

@@ -79,7 +79,10 @@ def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> ValueSums 
 
 
 def _is_standardized(moments: ValueSums) -> bool:
-    """Return whether mean 0 and standard deviation 1 hold in each column or channel, or over all values together."""
+    """Return whether the mean is nearly 0 and the standard deviation is nearly 1.
+
+    Both must be true in each column or channel, or for all values together.
+    """
     return any(
         figures
         and all(abs(mean) < _EXACT_MEAN and abs(deviation - 1) < _EXACT_DEVIATION for mean, deviation in figures)

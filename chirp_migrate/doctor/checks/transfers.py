@@ -11,7 +11,7 @@ _MIB = 2**20
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Check the first training batch of each loader. The batch must be in CPU memory, and the model on another device.
+    """Check the first training batch of each loader, if the batch is in CPU memory and the model is on another device.
 
     Memory that is not pinned is a problem only for loaders with workers. Without workers, pinning would not help,
     because the training would have to wait until the memory is pinned.

@@ -70,7 +70,6 @@ class _ByteCounter(ForkingPickler):
         self.arrays = self.pickled = 0
 
     def write(self, data: bytes) -> int:
-        """Count the bytes of ``data``, which is a piece of the pickle."""
         self.pickled += len(data)
         return len(data)
 

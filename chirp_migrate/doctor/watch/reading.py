@@ -83,7 +83,6 @@ class _Fetcher:
         self._thread_times: dict[int, float] | None = None
 
     def fetch(self, requested: Any) -> Any:
-        """Read one batch with PyTorch's fetcher, and record the batch."""
         if not self._begun:  # only at the first batch, because the sampler may use the generators before it
             self._begun, run, dataset = True, self._run, self._dataset
             with suppress(Exception):  # an object that cannot be inspected is not recorded

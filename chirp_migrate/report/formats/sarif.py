@@ -210,7 +210,7 @@ def _fingerprint(*parts: str) -> str:
     """Return a hash of ``parts``, by which SARIF viewers recognise a finding in a later document.
 
     The parts must not depend on the line number, so that the hash stays the same if code above the finding changes. For
-    a finding, the parts are the rule, the line of code, and a counter of the findings on equal lines of the file.
+    a finding, the parts are the rule, the line of code, and a number that distinguishes findings on equal lines.
     """
     return hashlib.sha256("\0".join(parts).encode("utf-8", "surrogatepass")).hexdigest()[:32]
 

@@ -47,8 +47,8 @@ class HunkDetails:
         id: name of the change in links, which is the same in every report on the run. The characters are letters,
             digits and ``_./:-``.
         number: number of the hunk in its file, from 1; 0 for a change that is not a hunk.
-        kind: ``rewrite`` for a hunk, ``follows`` for imports that hunks need and for removed dead code, ``file`` for an
-            added file, or ``unknown`` if the journal lacks the plan of the run.
+        kind: kind of the change, which is ``rewrite`` for a hunk, ``follows`` for imports that hunks need and for
+            removed dead code, ``file`` for an added file, or ``unknown`` if the journal lacks the plan of the run.
         findings: the findings that the hunk rewrites, in the order of their lines.
         imports: import statements that the hunk needs, such as ``from chirpid_patch import SpecAugment``.
         sections: the changed lines with unchanged lines around them, in the order of the file.
@@ -67,8 +67,8 @@ class FileDetails:
     """A file that a run of ``apply`` wrote.
 
     Attributes:
-        path: POSIX path relative to the project.
-        action: ``rewrite`` or ``create``.
+        path: path of the file relative to the project, with ``/`` between folders.
+        action: what the run did with the file, which is ``rewrite`` or ``create``.
         note: reason for the change, which is ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
         added: number of added lines, as in ``git diff``. For a notebook, the lines of its JSON text count.
         removed: number of removed lines.
@@ -213,7 +213,10 @@ def _rule_reasons() -> dict[str, str]:
 
 
 def _hunk_of_finding(finding: Finding, known: Collection[int]) -> int | None:
-    """Return the number of the hunk that rewrites a finding; None for a finding that is not rewritten."""
+    """Return the number of the hunk that rewrites a finding; None for a finding that is not rewritten.
+
+    If ``known`` lacks this number, the result is ``FOLLOWS``, the number of all changes that belong to no hunk.
+    """
     if finding.status is not FindingStatus.REWRITE:
         return None
     return finding.hunk if finding.hunk in known else FOLLOWS

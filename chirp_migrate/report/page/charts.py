@@ -46,7 +46,8 @@ def time_bars(seconds_by_version: Mapping[str, Sequence[float]], axis_seconds: f
     """Draw a bar of the median training time for each version, with a line from shortest to longest time.
 
     Args:
-        seconds_by_version: the measured seconds of one entry point (training function or script), by version.
+        seconds_by_version: dictionary, version → seconds of the full training of one entry point (training function or
+            script) in each round.
         axis_seconds: length of the x axis in seconds. Bars that users compare must have the same axis.
     """
     shapes = []
@@ -80,7 +81,7 @@ def _draw_distributions(waits: Mapping[str, Sequence[float]]) -> Markup:
     """Draw the cumulative distribution of the waits for batches, for each version. The x axis is logarithmic.
 
     Args:
-        waits: the sorted waits in milliseconds, by version.
+        waits: dictionary, version → sorted waits in milliseconds.
     """
     curves = {
         side: [(math.log10(max(one, _LEAST_MS)), share) for one, share in ((of[0], 0.0), *_cumulative_points(of))]

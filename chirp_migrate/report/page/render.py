@@ -229,7 +229,8 @@ def _time_row(entry: EntryTimes, longest: float, *, together: bool) -> dict[str,
 def _same_training(found: VerifyReport) -> list[str]:
     """Return a sentence for each difference between the trainings of both versions.
 
-    If ``verify`` found no difference, return sentences that describe the comparison.
+    If ``verify`` found no difference, return sentences that describe the comparison. If ``verify`` failed, the list is
+    empty.
     """
     if found.verdict == "failed":
         return []

@@ -63,7 +63,6 @@ def change_totals_line(plan: Plan) -> str:
 
 
 def _message_without_changes(plan: Plan) -> str:
-    """Return the message for a plan that changes no file."""
     if plan.files:
         return "Nothing was rewritten."
     if all(finding.status is FindingStatus.FINE for finding in plan.findings):
@@ -285,7 +284,7 @@ def show_loader_counts(
         plan: the plan.
         unwritten: files that could not be written.
         screen: the terminal.
-        planned: True if the plan is not applied yet, so that the words describe the future.
+        planned: whether the plan is not applied yet, so that the words describe the future.
         list_reference: text that refers to the list of loaders that are not rewritten, such as " (listed after the
             diff)".
     """
@@ -307,7 +306,7 @@ def show_loader_counts(
 
 
 def _show_findings(findings: Sequence[Finding], screen: Screen, *, is_alone: bool = False) -> None:
-    """Print the findings in a file: at most two lines for each rule; with ``-v``, each finding with its message.
+    """Print the findings in a file, with at most two lines for each rule. With ``-v``, print each finding in full.
 
     If a message needs more lines, only its first clause is printed, or the beginning of a long clause. The whole
     message is always printed for three kinds of findings: likely bugs, findings that keep workers from starting, and a

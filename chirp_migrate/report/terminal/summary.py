@@ -18,7 +18,7 @@ _LINES = {"inconclusive": 3, "own run": 2, "differs": 4, "left out": 2, "the sam
 
 
 def show_verify_report(report: VerifyReport, screen: Screen) -> None:
-    """Print the verdict and the most important values; with ``-q``, only the verdict; with ``-v``, also all details."""
+    """Print the verdict and the most important values. With ``-q``, print only the verdict; with ``-v``, everything."""
     style = verdict_style(report.verdict)
     screen.term(f"Verdict: {report.verdict}.", as_sentence(report.reason), indent=0, style=style, hang=2)
     if not screen.quiet and report.verdict != "failed":

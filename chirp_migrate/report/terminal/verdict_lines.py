@@ -74,7 +74,7 @@ def _show_times(verdict: VerifyReport, screen: Screen) -> None:
 
 
 def _show_epochs(verdict: VerifyReport, screen: Screen) -> None:
-    """Print epoch time and start-up time of each entry point for which the user's own training is computed."""
+    """Print epoch time and start-up time of each entry point, except entry points that were timed only as a whole."""
     rows = []
     for label, own in verdict.own_runs.items():
         if own.epochs:

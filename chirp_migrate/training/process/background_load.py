@@ -1,8 +1,8 @@
 """Measure how much CPU time other processes use, because timings are unreliable if other processes are busy.
 
-The operating system counts for how long each CPU is busy. The CPU time of other processes is this busy time, over all
-CPUs, minus the CPU time of this process and its children. The busy time includes steal time, in which a hypervisor runs
-other virtual machines.
+The operating system counts for how long each CPU is busy. The CPU time of other processes is the busy time of all CPUs
+on which this process may run, minus the CPU time of this process and its children. The busy time includes steal time,
+in which a hypervisor runs other virtual machines.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def _own_cpus() -> frozenset[int]:
 
 
 def _busy_s(cpus: frozenset[int]) -> float | None:
-    """Return the busy seconds of all ``cpus`` together since the system started; None if they cannot be read."""
+    """Return the busy seconds of all ``cpus`` together since the system started; None without such a counter."""
     try:
         counted = psutil.cpu_times(percpu=True)
     except OSError:

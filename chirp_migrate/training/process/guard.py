@@ -1,7 +1,7 @@
 """Clean up after a killed process: end its children, and remove its temporary folders.
 
-The parent process starts a small process, the guard, which waits for the end of its standard input. The input ends when
-the parent process ends, even if the parent process is killed. Then the guard cleans up.
+A command starts a second, small process, the guard, which waits for the end of its standard input. The input ends when
+the process of the command ends, even if this process is killed. Then the guard cleans up.
 """
 
 from __future__ import annotations

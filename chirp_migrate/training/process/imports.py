@@ -76,7 +76,7 @@ def import_object(reference: str, kind: str, is_kind: Callable[[Any], bool] = ca
     Args:
         reference: the module or file, a colon, and the name of the object.
         kind: kind of object that the caller expects, such as ``class``, for messages.
-        is_kind: function that returns whether an object is of this kind; by default, all callable objects are.
+        is_kind: function that returns whether an object is of this kind; by default, whether the object is callable.
 
     Raises:
         NoSuchObject: the module, the file or the name does not exist, or the name refers to another kind of object.

@@ -31,7 +31,7 @@ class PartialResult(msgspec.Struct, tag="found", frozen=True):
     """Message: a part of the result, which the child sends before it has finished its task.
 
     Attributes:
-        name: name by which the parent recognises the part, such as the label of an entry point.
+        name: name by which the parent recognises the part, such as the label (short unique name) of an entry point.
         value: content of the part. The child sends a dataclass or other plain data, and the parent receives a dataclass
             as a dictionary.
     """

@@ -297,8 +297,8 @@ class Child(Generic[_T]):
     def _kill_late(self) -> None:
         """Kill the child at its time limit, while this process reads a message of the child.
 
-        If the message is incomplete, reading raises an error that names the time limit. If the message is complete, the
-        wait for the next message raises this error.
+        If the message is incomplete, :meth:`_next_message` raises an error that names the time limit. If the message is
+        complete, the next call of :meth:`_next_message` raises this error.
         """
         self._killed_late = True
         kill_processes(self._mark, self._process.pid, child_exists=True)
@@ -334,7 +334,6 @@ class Child(Generic[_T]):
         self._end_lost_child(within, more, hung=True)
 
     def _end_lost_child(self, how: str, more: str = "", hung: bool = False) -> NoReturn:
-        """End a process that failed without a message, and raise an error."""
         self._end_with_error(f"{self.role.name} {how}{more}.", how, hung)
 
     def _end_with_error(self, problem: str, how: str = "", hung: bool = False) -> NoReturn:
@@ -368,7 +367,7 @@ class _Output:
         self._thread.join(_OUTPUT_ENDS_WITHIN_S)
 
     def tail(self) -> str:
-        """Return the last 15 lines of the output; if the output is longer than 64 KiB, also the size of the output."""
+        """Return the last 15 lines of the output, and the size of the output if it is more than 64 KiB."""
         shown = self.text(_TAIL_BYTES).splitlines()[-_TAIL_LINES:]
         if self._total > _KEPT_BYTES:
             shown.insert(0, f"[only the end of {self._total / 1e6:.1f} MB of output]")
@@ -418,7 +417,7 @@ def _inheritance_options(end: int) -> dict[str, Any]:
 
 
 def _short_folder() -> str:
-    """Return a folder for temporary files that has a short path.
+    """Return a folder with a short path, for temporary files.
 
     Worker processes send tensors through sockets in this folder. If the path of a socket were longer than 108 bytes,
     workers would wait for ever.

@@ -31,9 +31,9 @@ class EpochDetector:
     to 0.
 
     The training loader is the first loader over which the training iterates twice while gradients are enabled. If the
-    training builds a new loader for every epoch, all loaders with the same dataset count as one loader. In this case,
-    the third loader of the dataset begins a later epoch: the first loader may only compute statistics, and the second
-    loader may begin the first epoch.
+    training builds a new loader for every epoch, all loaders with the same dataset count as one loader. The detector
+    then assumes that an epoch after the first epoch begins with the third of these loaders. The first loader may only
+    compute statistics, and the second loader may begin the first epoch.
 
     Attributes:
         later: number of epochs that have begun so far, without the first epoch.

@@ -41,9 +41,10 @@ def nested_datasets(dataset: Any) -> list[NestedDataset]:
     """Return the dataset of a loader and the datasets that it wraps, from the outermost to the innermost.
 
     The function looks for a wrapped dataset in the attributes of a dataset and in the closure of its ``__getitem__``.
-    The result ends with a dataset that wraps no dataset, or several datasets, or whose indices cannot be converted.
-    Indices can be converted if the dataset has a list ``indices``, or has the same length as the wrapped dataset. The
-    function calls no method of a dataset except ``__len__``.
+    The result ends at a dataset that wraps no dataset or several datasets. It also ends at a dataset whose indices
+    cannot be converted to indices of the wrapped dataset. Indices can be converted if the dataset has a list
+    ``indices``, or has the same length as the wrapped dataset. The result has at most 12 datasets. The function calls
+    no method of a dataset except ``__len__``.
     """
     found = [NestedDataset(dataset)]
     while len(found) < _DEEPEST:
@@ -112,7 +113,7 @@ def _inner_dataset(dataset: Any) -> Any:
 
 
 def _closure_contents(function: Any, depth: int = 3) -> Iterator[Any]:
-    """Yield the values in the closure of a function, and in the closures of functions that it captures."""
+    """Yield the values in the closure of a function, and in the closures of functions among these values."""
     if not isinstance(function, FunctionType) or depth == 0:
         return
     for cell in function.__closure__ or ():

@@ -62,15 +62,15 @@ def has_random_samples(
 ) -> bool | None:
     """Return whether reading a sample again returns other values; None if samples cannot be read by index.
 
-    The function reads up to three samples, each of them six times. This is enough: for an augmentation with two stages
-    that each skip 20 % of the samples, the function overlooks the augmentation with a probability of only about 10^-12.
-    Reading may change the state of random generators, and the function does not restore this state.
+    The function reads up to three samples, each of them six times. If an augmentation has two stages, and each stage
+    skips 20 % of the samples, the function overlooks the augmentation with a probability of only about 10^-12. Reading
+    may change the state of random generators, and the function does not restore this state.
 
     Args:
         dataset: a dataset that is not empty.
         collate: function that combines a list of samples into a batch, such as the ``collate_fn`` of the loader.
-        time_limit_s: time limit in seconds. If all reads of a sample within this time return equal values, the result
-            is False. A single slow sample may exceed the limit. The default is no limit.
+        time_limit_s: time limit in seconds. After this time, the function reads no further sample, and returns False if
+            the values were equal so far. Reading one slow sample may exceed the limit. The default is no limit.
     """
     until = time.monotonic() + time_limit_s
     for index in range(min(_FETCHED_SAMPLES, len(dataset))):

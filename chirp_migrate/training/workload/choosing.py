@@ -52,7 +52,7 @@ def _matches_expression(node: ast.expr, name: str) -> bool:
 
 
 def select_entry_points(discovery: DiscoveredEntryPoints, expression: str | None) -> DiscoveredEntryPoints:
-    """Return the entry points (training functions or scripts) whose labels match the expression.
+    """Return the entry points (training functions or scripts) whose labels (short unique names) match the expression.
 
     If ``expression`` is None, the result contains all entry points.
 

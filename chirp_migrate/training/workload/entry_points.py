@@ -1,7 +1,8 @@
 """Find the training functions of a project in its source code, and define the size of a training.
 
 A function is an entry point under two conditions. The function is in one of the modules :data:`TRAINING_MODULES` in the
-folder ``utils/``, and the function has the parameters of a training function. The name of the function does not matter.
+folder ``utils/``, and the function has parameters for data and model, such as ``dataset``, ``train_indices``,
+``val_indices``, ``model_class`` and ``num_classes``. The name of the function does not matter.
 A project without such functions needs a workload function (:mod:`.hook`) or a script (:mod:`.script`). This module
 parses the project's source, but does not import it.
 """
@@ -169,7 +170,8 @@ class DiscoveredEntryPoints:
         entry_points: the entry points, in the order in which they run.
         model: class of the model that all entry points train, such as ``utils.models:BirdCNN``; an empty string if the
             user's workload function or script chooses the model.
-        left_out: sentences on functions that look like training functions but do not have the necessary parameters.
+        left_out: sentences on functions that look like training functions but do not have the necessary parameters, and
+            on modules that are missing or cannot be parsed.
         origin: original folder of the user's project. If Python imports a module from this folder instead of the copy,
             the command fails. An empty string switches this check off.
     """
@@ -310,7 +312,9 @@ def _parse(path: Path) -> ast.Module | None:
 
 
 def _entry_points_of_module(utils: Path, name: str, usual: FullTrainingLength) -> Iterator[EntryPoint | str]:
-    """Yield the training functions of a module, and a sentence for each function that only looks like one.
+    """Yield the training functions of a module, and a sentence for each similar function that lacks parameters.
+
+    If the module is missing or cannot be parsed, yield a sentence with this reason.
 
     Args:
         utils: folder ``utils/`` of the project.

@@ -71,7 +71,7 @@ def read_public_signatures(names_by_module: dict[str, list[str]]) -> Api:
     """Import modules of a project, and return the signatures of their public names.
 
     The function imports only modules of ``utils/``. For a module outside ``utils/``, the result contains signatures
-    only if the training has already imported the module. Otherwise, the result only shows whether the module exists.
+    only if the training has already imported the module. If not, the result only shows whether the module exists.
 
     Args:
         names_by_module: dictionary, import name of a module → the public names in this module whose signatures are

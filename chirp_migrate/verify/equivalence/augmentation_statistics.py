@@ -2,8 +2,8 @@
 
 Statistical tests compare these statistics before and after the migration. The statistics :data:`STATISTICS` need only
 the augmented sample. The statistics :data:`PAIRED` compare an augmented sample with the same sample without
-augmentation. This comparison also shows added noise, and masks that noise or clamping makes invisible in the augmented
-sample.
+augmentation. This comparison also shows the added noise. If noise or clamping hides a mask in the augmented sample, the
+comparison shows the mask.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class VisibleAugmentation:
     """The visible effects of augmentation on one sample: masks and noise.
 
     Attributes:
-        masked: one bit for each time frame, followed by one bit for each frequency bin. The bit is 1 if augmentation
-            masked the frame or bin. Without masks, the value is ``b""``.
+        masked: one bit for each time frame, followed by one bit for each frequency bin. A bit is 1 if augmentation
+            masked its frame or bin. Without masks, the value is ``b""``.
         changes: float32 array of up to 4,095 values. Each value is the difference between the augmented sample and the
             same sample without augmentation at one position. The value is None if the sample without augmentation
             cannot be read.
@@ -185,9 +185,9 @@ def find_masks(batch: torch.Tensor) -> list[VisibleAugmentation]:
 def count_equally_augmented_pairs(
     batches: Sequence[Sequence[LoadedSample]], previous_batches: Sequence[Sequence[LoadedSample]] | None
 ) -> dict[str, tuple[int, int]]:
-    """Count the pairs of augmented samples for each relation, such as being neighbours in a batch.
+    """Count pairs of augmented samples, and the pairs whose samples were augmented with the same random numbers.
 
-    The function also counts those of these pairs whose augmentation used the same random numbers.
+    The function counts separately for each relation between the two samples, such as "next to each other in a batch".
 
     Args:
         batches: the augmented samples of one iteration over a loader, one list for each batch.
@@ -196,7 +196,7 @@ def count_equally_augmented_pairs(
 
     Returns:
         A dictionary: key of :data:`RELATIONS` → two numbers. The first number counts the pairs that can be compared.
-        The second number counts those of these pairs whose augmentation used the same random numbers.
+        The second number counts the pairs among them whose samples were augmented with the same random numbers.
     """
     found = {
         "batches": _count_equal_pairs(_pairs_at_same_position(batches[:-1], batches[1:])),
@@ -240,7 +240,7 @@ def _pairs_at_same_position(
 
 
 def _count_equal_pairs(pairs: Iterable[tuple[LoadedSample, LoadedSample]]) -> tuple[int, int]:
-    """Count the pairs that can be compared, and the pairs among them that used the same random numbers."""
+    """Count the pairs that can be compared, and the pairs among them that were augmented with the same numbers."""
     comparable = [(a.draw, b.draw) for a, b in pairs if a.draw.is_comparable and b.draw.is_comparable]
     return len(comparable), sum(a.equals(b) for a, b in comparable)
 

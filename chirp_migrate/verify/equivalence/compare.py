@@ -30,10 +30,11 @@ class Equivalence:
     Attributes:
         found: the differences; an empty list if ``verify`` finds no difference between the trainings of both versions.
         notes: sentences on values that were not compared, and on problems that both versions have.
-        smallest_p: dictionary, label of an entry point (a training function or script) → smallest p-value of its
-            statistical tests, after Holm's correction.
-        detectable_changes: dictionary, entry point → a distance between two distribution functions, 0 to 1. In 9 of 10
-            verifications, each two-sample test of the entry point finds a change of the distribution by this distance.
+        smallest_p: dictionary, label (short unique name) of an entry point, which is a training function or script →
+            smallest p-value of its statistical tests, after Holm's correction.
+        detectable_changes: dictionary, label of an entry point → size of a change of a distribution, 0 to 1. Each
+            two-sample test of the entry point finds a change of this size in 9 of 10 verifications. The size is the
+            largest distance between the distribution functions before and after the change.
         unrepeatable: entry points whose losses or batches differ even between two runs of the version before the
             migration.
     """
@@ -86,10 +87,9 @@ def compare_recorded_passes(
 ) -> Equivalence:
     """Compare the recorded iterations over loaders before and after the migration.
 
-    The function compares one entry point (training function or script) after the other.
-
     Args:
-        before: dictionary, label of the entry point → its recorded run before the migration.
+        before: dictionary, label of an entry point (a training function or script) → its recorded run before the
+            migration.
         after: dictionary, label of the entry point → its recorded run after the migration.
         second_runs: dictionary, label of the entry point → its second recorded run before the migration; None without
             second runs. On a GPU, two runs of the same training may differ. If losses or batches differ between the
@@ -136,7 +136,7 @@ def compare_recorded_passes(
 
 
 def _judge_tests(result: Equivalence, tests: Sequence[_StatisticalTest]) -> None:
-    """Add the p-values and differences of the tests to ``result``, and how large a change the tests can detect."""
+    """Add to ``result`` the smallest p-values, the differences that tests find, and sizes of detectable changes."""
     named: set[tuple[str, str]] = set()
     adjusted = holm_adjusted([test.p for test in tests])
     for p, test in sorted(zip(adjusted, tests, strict=True), key=lambda pair: pair[0]):
@@ -300,9 +300,9 @@ def _compare_picklability(
 
 
 def _describe_dropped_validation(after: Sequence[LoaderPassTrace]) -> list[str]:
-    """Return a sentence on the first validation iteration that omits samples because of ``drop_last``.
+    """Return a list with one sentence: which validation iteration first omits samples because of ``drop_last``.
 
-    The sentence is the only element of a list. The list is empty if there is no such iteration.
+    If no validation iteration omits samples, the list is empty.
     """
     for number, record in enumerate((r for r in after if r.role == "validation"), start=1):
         if record.drop_last and 0 <= record.samples < record.available:

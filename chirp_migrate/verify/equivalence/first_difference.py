@@ -1,4 +1,4 @@
-"""Find the first difference between the batches of both versions, and check whether the seed has an effect."""
+"""Find the first difference between the batches of both versions, and check whether the seed affects the training."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def first_differences_between_passes(
 ) -> list[NamedDifference]:
     """Compare all iterations over loaders before and after the migration, separately for training and validation.
 
-    For each purpose, the result contains only the first difference, because the first difference may be the cause of
-    all later differences.
+    The result contains only the first difference in training and the first difference in validation, because a first
+    difference may be the cause of all later differences.
     """
     found: list[NamedDifference] = []
     augmented = any(record.random for record in before)
@@ -62,7 +62,7 @@ def _first_difference_of_role(
     Args:
         role: purpose of the passes to compare, ``train`` or ``validation``.
         old: records of the passes before the migration.
-        new: records of the passes after the migration, equally many as in ``old``.
+        new: records of the passes after the migration, as many as in ``old``.
         augmented: whether at least one pass of the training has augmented samples.
     """
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
@@ -159,7 +159,7 @@ def _sample_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) 
 
 
 def _describe_first_differing_batch(a: LoaderPassTrace, b: LoaderPassTrace, number: int) -> NamedDifference:
-    """Return the name and the description of the difference in the first batch that differs, batch ``number``."""
+    """Return name and description of the difference in batch ``number``, which is the first batch that differs."""
     where = f"batch {number} of {len(a.batches)} is the first that differs"
     if a.contents == b.contents:
         return "order-differs", f"{where} (the same samples in a different order)"

@@ -91,7 +91,7 @@ class LoaderRecorder(Interception):
     def _iterate_again(self, walk: PassRecorder, most: int, until: float) -> int:
         """Iterate again over the loader of a recorded iteration, and return the number of samples.
 
-        The iteration ends after ``most`` samples, or at the time ``until``.
+        The iteration ends after ``most`` samples, or at the time ``until`` (in seconds of ``time.monotonic``).
         """
         self._walks = []
         with suppress(Exception), _limit_workers(walk.loader):  # some loaders allow only one iteration
@@ -171,7 +171,7 @@ class LoaderRecorder(Interception):
 
 
 class WorkerCountLimit(Interception):
-    """Context manager that limits the workers of each loader like ``LoaderRecorder.few_workers``."""
+    """Context manager that limits the workers of each loader as :class:`LoaderRecorder` does with ``few_workers``."""
 
     def __init__(self) -> None:
         super().__init__(self._start)

@@ -1,6 +1,6 @@
 """Check whether a loader can pickle its objects for worker processes that start with ``spawn``.
 
-The check pickles the objects with the pickler of :mod:`multiprocessing`, like ``spawn``, and unpickles them in this
+The check pickles the objects with the pickler of :mod:`multiprocessing`, as ``spawn`` does, and unpickles them in this
 process. The check starts no worker process. The check does not pickle the data of tensors and arrays, because such data
 can always be pickled. Pickling the data of a tensor would move the data to shared memory, which would change the
 recorded training.

@@ -25,8 +25,8 @@ class OriginalVersion:
 
     Attributes:
         described: description of the version for the report, such as ``the folder /home/me/original``.
-        write: function that writes the version to a new folder, which is its argument. The function returns the paths
-            of files that are too large to copy.
+        write: function that gets the path of a new folder, and writes the version to this folder. The function returns
+            the paths of files that are too large to copy.
     """
 
     described: str
@@ -109,7 +109,6 @@ class _RevisionFile(NamedTuple):
 
 
 def _find_revision(root: Path, revision: str) -> OriginalVersion:
-    """Return the version of the folder ``root`` in a git revision."""
     neither = f"--baseline {revision} is neither a folder nor a git revision"
     place = _git(root, ["rev-parse", "--show-prefix"])
     if place is None:

@@ -121,8 +121,9 @@ class EpochTimer(Interception):
 
         Args:
             call: function without parameters that runs the training.
-            enough_s: time in seconds; values below 0.2 count as 0.2. The timing ends when at least ``least`` epochs
-                after the first epoch are timed, and these epochs have taken this time together.
+            enough_s: time in seconds; values below 0.2 count as 0.2. The timing continues until the timed epochs after
+                the first epoch have taken this time together, and at least ``least`` of these epochs are timed. The
+                timing also ends when ``most`` of these epochs are timed.
             reads_memory: whether to measure the memory of this process and its workers in the first epoch. A
                 measurement may take 0.1 s, which is not part of the epoch.
         """

@@ -77,8 +77,8 @@ class ChildStarter:
     Attributes:
         progress: function that is called with progress messages.
         spent_s: dictionary, name of an activity → wall time of this activity in seconds.
-        failing: dictionary, label of an entry point → its error. The dictionary contains the entry points that failed
-            in the version before the migration during the timing.
+        failing: dictionary, label (short unique name) of an entry point → its error. The dictionary contains the entry
+            points that failed in the version before the migration during the timing.
         repeated: dictionary, version → label of the entry point → return value of its repeated run, as the result of
             :func:`.leaf_fingerprints`.
         threads: number of compute threads that the next process of each version uses. If the user has not set this
@@ -153,7 +153,8 @@ class ChildStarter:
             labels: labels of the entry points (training functions or scripts) that may run; None for all.
             until: time of ``time.monotonic``, in seconds, after which no further entry point begins.
             deadline: time of ``time.monotonic``, in seconds, after which no further epoch begins.
-            repeats: labels of the entry points that run once more before the timing, as in the recording of batches.
+            repeats: labels of the entry points that run once more before the timing, with the sizes of the run in which
+                ``verify`` recorded the batches.
             whole: labels of the entry points that have no second epoch, so that the whole call is timed.
 
         Raises:
@@ -225,8 +226,8 @@ class ChildStarter:
     def _error_of_version_before(self, pair: Mapping[str, Child[RunResult]], failed: WorkloadFailed) -> str:
         """Return how the process of the version before the migration crashed or hung.
 
-        If the migrated version failed first, the method lets the version before the migration continue its training.
-        The result shows whether the version before the migration also fails.
+        If the migrated version failed first, the method lets the version before the migration continue its training, to
+        find out whether this version also fails.
 
         Raises:
             WorkloadFailed: the version before the migration did not crash or hang.

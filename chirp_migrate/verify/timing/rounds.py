@@ -68,7 +68,7 @@ class TimedRound:
     """The timings of one round, in which each version trained in a new process.
 
     Attributes:
-        visits: dictionary, version → label of the entry point → its timing.
+        visits: dictionary, version → label (short unique name) of the entry point → its timing.
         seconds: dictionary, version (``before``, ``after``, or ``cached`` for zero-cost loading) → label of the entry
             point → seconds of the user's full training, computed from the timing.
         others: share of the CPUs that other processes used during the round, 0 to 1; None if this share was not

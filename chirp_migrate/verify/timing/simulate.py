@@ -57,7 +57,7 @@ class SimulatedSteps(Interception):
         return taken
 
     def end_step(self, own_work_s: float) -> None:
-        """Count a simulated step in which the training itself took ``own_work_s`` seconds; sleep for the rest of it."""
+        """Count a simulated step in which the training itself took ``own_work_s`` seconds, and sleep until its end."""
         self._count.steps += 1
         self._count.own_work_s += own_work_s
         if own_work_s < self.step_s:
