@@ -118,7 +118,10 @@ class LocalClass:
         check_captured_values(module, self.project, node, (*self.values, *self.imports))
         check_class_is_movable(module, self.project, node, top_level_statement_offset(module, node))
         if KEPT in module.source(node):
-            raise NotMovable(f"the class already contains names with `{KEPT}`, which the rewrite would add")
+            raise NotMovable(
+                f"the rewrite would add attributes whose names begin with `{KEPT}`, and the class already contains "
+                "this text"
+            )
         if not all(
             _is_plain(self.project, base, may_construct=not self.values)
             for base in qualified_base_names(module, self.project, node)
@@ -168,15 +171,15 @@ class LocalClass:
             raise NotMovable(f"the project may read or set attributes of the class of an object ({place})")
         if (code := find_use_of_class_object(self.module, self.node, may_construct=not self.values)) is not None:
             raise NotMovable(
-                f"`{code}` in the class depends on the class object, which all calls of the function would share after "
-                "the move"
+                f"`{code}` in the class depends on the class object, and after the move all calls of the enclosing "
+                "function would share one class object"
             )
         for one in find_nodes(self.node, cst.Attribute):
             if is_name(one.value, self.title) and name_role(self.module, one) in _STORED:
                 source = self.module.source(one)
                 raise NotMovable(
-                    f"`{source}` in the class depends on the class object, which all calls of the function would share "
-                    "after the move"
+                    f"`{source}` in the class depends on the class object, and after the move all calls of the "
+                    "enclosing function would share one class object"
                 )
 
     def _check_constructor(self) -> None:

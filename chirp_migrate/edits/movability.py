@@ -63,7 +63,7 @@ def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | c
         raise NotMovable("the module's `__getattr__` may provide names that the module does not define")
     outer = module.enclosing_function(node)
     if outer is not None and (word := find_name_inspecting_call(module, outer)) is not None:
-        raise NotMovable(f"`{word}` in the enclosing function may read the local names of this function")
+        raise NotMovable(f"`{word}` in the enclosing function may read the local names of the enclosing function")
     for one in walk_code(node.body):
         if isinstance(one, cst.Nonlocal):
             for item in one.names:

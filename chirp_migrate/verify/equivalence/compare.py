@@ -292,7 +292,7 @@ def _compare_picklability(
     if not unpicklable:
         return
     number, record = unpicklable[0]
-    what = f"the {record.role} loader of pass {number} cannot be pickled for spawned workers"
+    what = f"in loader pass {number}, the {record.role} loader cannot be pickled for spawned workers"
     if any(old.unpicklable for old in before):
         result.notes.append(f"{label}: {what}, before and after the migration: {record.unpicklable}")
     else:
