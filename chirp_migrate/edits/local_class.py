@@ -104,7 +104,7 @@ class LocalClass:
         if not isinstance(self.scope.node, cst.FunctionDef):
             raise NotMovable("the class is defined in the body of another class")
         if not can_delete_lines_of(module, node):
-            raise NotMovable("the class is the only statement of its block")
+            raise NotMovable("the class is the only statement of its block, which would be empty after the move")
         if node.decorators or node.keywords:
             raise NotMovable("the class has a decorator, or keyword arguments such as `metaclass`")
         check_body_is_movable(module, node)
