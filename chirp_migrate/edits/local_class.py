@@ -154,7 +154,9 @@ class LocalClass:
             parent = self.module.parents[read]
             of_super = isinstance(parent, cst.Arg) and is_super_call(self.module.parents[parent])
             if contains_node(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
-                raise NotMovable("the class uses its own name for more than `super` and reads of attributes")
+                raise NotMovable(
+                    "the class uses its own name for more than calls of `super` and reads of its attributes"
+                )
         if self.project.search(r"\b__subclasses__\b", "__subclasses__"):
             raise NotMovable("the project lists the subclasses of a class (`__subclasses__`)")
         if self.project.search(r"\bgetmembers\s*\((?:[^()]|\([^()]*\))*\bisclass\b", "isclass"):

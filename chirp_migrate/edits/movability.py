@@ -242,7 +242,8 @@ def _check_decorator(module: Module, project: Project, node: cst.BaseExpression,
     known = all(_DECORATORS.fullmatch(name) for name in resolve_node(project, module, called))
     if not known or not all(has_same_value_at(module, project, one.value, offset) for one in given):
         raise NotMovable(
-            "a decorator in the class may store state, which all calls would share if the class moved to module level"
+            "a decorator in the class may store state, which all calls of the enclosing function would share after "
+            "the move"
         )
 
 
