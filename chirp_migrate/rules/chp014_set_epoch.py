@@ -139,7 +139,7 @@ def _insert_set_epoch(module: Module, around: list[cst.For], sampler: Distribute
         (not inner, "the loop builds the sampler again in every iteration"),
         (len(chosen) > 1, "it is not clear which of the loops counts the epochs"),
         ("." in epoch or not epoch.strip("_"), "the loop has no variable for the epoch"),
-        (not sampler.is_known, f"`{sampler.name}` may refer to another object than a DistributedSampler"),
+        (not sampler.is_known, f"`{sampler.name}` may not be a DistributedSampler"),
     )
     problem = next((said for is_so, said in problems if is_so), None)
     shown = call if "." not in epoch and epoch.strip("_") else f"{sampler.name}.set_epoch(epoch)"

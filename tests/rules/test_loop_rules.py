@@ -384,7 +384,7 @@ def test_a_sampler_that_may_be_another_is_only_told_where_its_class_is_at_hand()
     """
     after, findings = migrate("CHP014", text)
     assert after == textwrap.dedent(text)
-    assert "`sampler` may refer to another object than a DistributedSampler" in reports(findings)[0]
+    assert "`sampler` may not be a DistributedSampler" in reports(findings)[0]
 
 
 def test_a_loop_on_one_line_has_no_room_for_a_check_of_the_sampler() -> None:
