@@ -170,7 +170,7 @@ def _open_plan(request: PlanRequest, plan_file: Path, output: Output) -> PlanFil
         rewritten = [file.path for file in old.files if file.sha256_before is not None] if old is not None else []
         if rewritten and not any((request.root / path).exists() for path in rewritten):
             raise WriteRefused(
-                f"{plan_file} is the plan of another project, because none of its files is in {request.root}. "
+                f"{plan_file} seems to be the plan of another project: none of its files is in {request.root}. "
                 "Nothing was changed. Choose another --plan."
             )
         if request.is_bare:

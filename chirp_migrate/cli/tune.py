@@ -94,7 +94,7 @@ _kept = partial(option, group="Saved results")
     ),
     _tried(
         "--prefetch", default="2,4", show_default=True, metavar="N,N,…",
-        type=WholeNumbers(1), help="Numbers of batches that each worker prefetches, to try.",
+        type=WholeNumbers(1), help="Prefetch factors (batches per worker) to try.",
     ),
     _tried(
         "--batch-sizes", default="", metavar="N,N,…",

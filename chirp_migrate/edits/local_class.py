@@ -107,7 +107,7 @@ class LocalClass:
         if not isinstance(self.scope.node, cst.FunctionDef):
             raise NotMovable("the class is defined in the body of another class")
         if not can_delete_lines_of(module, node):
-            raise NotMovable("the class is the only statement of its block")
+            raise NotMovable("the class is the only statement of its block, which would be empty after the move")
         if node.decorators or node.keywords:
             raise NotMovable("the class has a decorator, or keyword arguments such as `metaclass`")
         check_body_is_movable(module, node)
@@ -121,7 +121,10 @@ class LocalClass:
         check_captured_values(module, self.project, node, (*self.values, *self.imports))
         check_class_is_movable(module, self.project, node, top_level_statement_offset(module, node))
         if KEPT in module.source(node):
-            raise NotMovable(f"the class already contains names with `{KEPT}`, which the rewrite would add")
+            raise NotMovable(
+                f"the rewrite would add attributes whose names begin with `{KEPT}`, and the class already contains "
+                "this text"
+            )
         if not all(
             _is_plain(self.project, base, may_construct=not self.values)
             for base in qualified_base_names(module, self.project, node)
@@ -154,7 +157,9 @@ class LocalClass:
             parent = self.module.parents[read]
             of_super = isinstance(parent, cst.Arg) and is_super_call(self.module.parents[parent])
             if contains_node(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
-                raise NotMovable("the class uses its own name for more than `super` and reads of attributes")
+                raise NotMovable(
+                    "the class uses its own name for more than calls of `super` and reads of its attributes"
+                )
         if self.project.search(r"\b__subclasses__\b", "__subclasses__"):
             raise NotMovable("the project lists the subclasses of a class (`__subclasses__`)")
         if self.project.search(r"\bgetmembers\s*\((?:[^()]|\([^()]*\))*\bisclass\b", "isclass"):
@@ -171,15 +176,15 @@ class LocalClass:
             raise NotMovable(f"the project may read or set attributes of the class of an object ({place})")
         if (code := find_use_of_class_object(self.module, self.node, may_construct=not self.values)) is not None:
             raise NotMovable(
-                f"`{code}` in the class depends on the class object, which all calls of the function would share after "
-                "the move"
+                f"`{code}` in the class depends on the class object, and after the move all calls of the enclosing "
+                "function would share one class object"
             )
         for one in find_nodes(self.node, cst.Attribute):
             if is_name(one.value, self.title) and name_role(self.module, one) in _STORED:
                 source = self.module.source(one)
                 raise NotMovable(
-                    f"`{source}` in the class depends on the class object, which all calls of the function would share "
-                    "after the move"
+                    f"`{source}` in the class depends on the class object, and after the move all calls of the "
+                    "enclosing function would share one class object"
                 )
 
     def _check_constructor(self) -> None:

@@ -63,7 +63,7 @@ def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | c
         raise NotMovable("the module's `__getattr__` may provide names that the module does not define")
     outer = module.enclosing_function(node)
     if outer is not None and (word := find_name_inspecting_call(module, outer)) is not None:
-        raise NotMovable(f"`{word}` in the enclosing function may read the local names of this function")
+        raise NotMovable(f"`{word}` in the enclosing function may read the local names of the enclosing function")
     for one in walk_code(node.body):
         if isinstance(one, cst.Nonlocal):
             for item in one.names:
@@ -242,7 +242,8 @@ def _check_decorator(module: Module, project: Project, node: cst.BaseExpression,
     known = all(_DECORATORS.fullmatch(name) for name in resolve_node(project, module, called))
     if not known or not all(has_same_value_at(module, project, one.value, offset) for one in given):
         raise NotMovable(
-            "a decorator in the class may store state, which all calls would share if the class moved to module level"
+            "a decorator in the class may store state, which all calls of the enclosing function would share after "
+            "the move"
         )
 
 

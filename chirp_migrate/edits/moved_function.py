@@ -406,7 +406,9 @@ class MovedFunction:
             owner = module.scopes.lookup("partial", node)
             is_hidden = owner is not None and not isinstance(owner.scope.node, cst.Module)
             if is_hidden or may_be_patched_elsewhere(module, self.project, "partial"):
-                raise NotMovable("the name `partial`, which the rewrite needs, refers to another object at that place")
+                raise NotMovable(
+                    "the rewrite needs `functools.partial`, but `partial` may refer to another object here"
+                )
         indent, style = module.indentation(place), self.project.code_style
         return call_text(module, style, partial, [function, *values], indent=indent, columns_taken=around), imports
 

@@ -298,7 +298,7 @@ class _TableReader:
             raise self._usage_problem(key, 'must be a table such as {"tests/*" = ["CHP007"]}.')
         if negated := next((glob for glob in table if glob.startswith("!")), None):
             raise self._usage_problem(
-                key, f"is invalid: {negated!r} begins with !, which only include and exclude permit."
+                key, f"is invalid: {negated!r} begins with !, which is only permitted in include and exclude."
             )
         return tuple(
             (

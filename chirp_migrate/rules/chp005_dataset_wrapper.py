@@ -141,7 +141,7 @@ def _examine_type_call(
     if problem is None and has_dynamic_attribute_read(project, *_ATTRIBUTES):
         problem = f"{_ADDS}, and the project reads such attributes with `hasattr` or `getattr`"
     if problem is None and has_guarded_attribute_read(project, *_ATTRIBUTES):
-        problem = f"{_ADDS}, and the project handles the error if one is missing"
+        problem = f"{_ADDS}, and the project handles the AttributeError of a missing attribute"
     if problem is None and any(may_be_assigned_outside_class(project, one) for one in (*_ATTRIBUTES, "training")):
         problem = f"{_ADDS}, and the project sets such attributes on objects other than `self`"
     if problem is None and any(may_be_deep_copied(module, project, place) for place in constructions):

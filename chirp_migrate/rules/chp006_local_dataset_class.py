@@ -226,7 +226,7 @@ def _edits_of_construction(local: LocalClass, call: cst.Call, name: str) -> Iter
     for one in local.values:
         owner = module.scopes.lookup(one.name, call)
         if owner is None or owner.scope is not one.scope:
-            raise NotMovable(f"`{one.name}` refers to another object at a constructor call, compared with the class")
+            raise NotMovable(f"`{one.name}` refers to another object at a constructor call than inside the class")
     if local.values:
         last = call.args[-1] if call.args else None
         if last is not None and isinstance(last.value, cst.GeneratorExp) and not last.value.lpar:

@@ -118,4 +118,4 @@ def _add_missing_keys(module: Module, project: Project, node: cst.Dict) -> RuleM
         edits = (*comma, Edit(line_end, line_end, text + module.newline))
     else:
         edits = (Edit(end, end, "".join(f", {line}" for line in lines)),)
-    return RuleMatch(offset, f"the default configuration gets {names}", edits)
+    return RuleMatch(offset, f"the rewrite adds {names} to the default configuration", edits)

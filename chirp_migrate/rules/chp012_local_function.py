@@ -234,7 +234,7 @@ def _move_function(
     edits.append(delete_line_range(module, start, end) if removes_local else assignment_in_place)
     taken.add(moved.expression_for(name))
     what = f"the method `{name}`" if moved.method else f"the module-level function `{name}`"
-    message = f"local function `{title}` cannot be pickled for workers; moved out as {what}"
+    message = f"local function `{title}` cannot be pickled for workers; replaced by {what}"
     place_of_name = module.span(node.name)[0]
     gain = loader_gains(project).gain_of_object(module, place_of_name)
     return RuleMatch(place_of_name, message, move.merge_overlapping_removals(edits), imports, gain=gain)

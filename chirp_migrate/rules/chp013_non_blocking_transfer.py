@@ -177,7 +177,8 @@ def _gain_of_copies(
     """Return the gain of the copies in one statement, and (path, line) of each call that builds a pinning loader."""
     pinned = loader_gains(project).pinning_calls(module, loop, partial(is_moved_by_rule, project))
     if not pinned:
-        return Gain(GainKind.NOTHING, "no loader of this loop is rewritten and provably pins its batches"), frozenset()
+        why = "no loader of this loop is both rewritten and known to pin its batches"
+        return Gain(GainKind.NOTHING, why), frozenset()
     path, line = pinned[0].path, getattr(pinned[0].node, "lineno", 1)
     if has_wait_after_transfers(DeviceLoop(module, loop, loaders), transfers):
         return Gain(GainKind.NOTHING, "the loop waits for the copy immediately after the copy starts"), frozenset()

@@ -135,11 +135,11 @@ def _insert_set_epoch(module: Module, around: list[cst.For], sampler: Distribute
     lines = [f"if isinstance({sampler.name}, {sampler.guard}):", f"\t{call}"] if sampler.guard else [call]
     edit = insert_at_start_of_block(module, loop.iter, loop.body, lines)
     problems = (
-        (edit is None, "the name of the sampler may refer to another object"),
+        (edit is None, "the loop is on one line, so a check of the sampler does not fit"),
         (not inner, "the loop builds the sampler again in every iteration"),
         (len(chosen) > 1, "it is not clear which of the loops counts the epochs"),
         ("." in epoch or not epoch.strip("_"), "the loop has no variable for the epoch"),
-        (not sampler.is_known, "the name of the sampler may refer to another object"),
+        (not sampler.is_known, f"`{sampler.name}` may not be a DistributedSampler"),
     )
     problem = next((said for is_so, said in problems if is_so), None)
     shown = call if "." not in epoch and epoch.strip("_") else f"{sampler.name}.set_epoch(epoch)"

@@ -57,7 +57,7 @@ def _advice(found: CustomLoading) -> str:
     settings = join_texts([f"`{name}`" for kind in found.machinery for name in _INSTEAD[kind]])
     if found.around_loader:
         moving = ", or `chirpid_patch.DevicePrefetcher` around the loader" if STREAMS in found.machinery else ""
-        return f"the `DataLoader` that it uses can do the same, with {settings}{moving}"
+        return f"the underlying `DataLoader` can do the same, with {settings}{moving}"
     if isinstance(found.node, cst.ClassDef):
         return f"derive the class from `chirpid_patch.WrappedDataLoader`, which has {settings}"
     return f"use a `DataLoader` or `chirpid_patch.WrappedDataLoader`, with {settings}"

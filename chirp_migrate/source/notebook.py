@@ -147,7 +147,7 @@ class NotebookSource:
         try:
             return apply_edits(self._raw, edits).encode("utf-8")
         except UnicodeEncodeError:
-            raise UnreadableSource("the notebook contains half of a surrogate pair, which is not text") from None
+            raise UnreadableSource("the notebook contains invalid Unicode (half of a surrogate pair)") from None
 
     def locate(self, line: int) -> tuple[int, int]:
         """Return the number of the cell that contains a line of ``text``, and the number of the line in this cell.

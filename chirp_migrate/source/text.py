@@ -63,7 +63,9 @@ class SourceFile:
         text = decode_text(data[len(codecs.BOM_UTF8) if bom else 0 :], encoding)
         source = cls(text, encoding, bom)
         if source.data != data:
-            raise UnreadableSource(f"the {encoding} text of the file, encoded again, has other bytes than the file")
+            raise UnreadableSource(
+                f"decoding the file as {encoding} and encoding the result yields other bytes than the file"
+            )
         return source
 
     @property

@@ -100,7 +100,7 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
         ValueError: there are fewer than two pairs, the two sequences differ in length, or a time is not positive.
     """
     if len(before) != len(after) or len(before) < 2:
-        raise ValueError("a ratio with an interval needs two or more measured times, and equally many of both versions")
+        raise ValueError("a ratio with an interval needs at least two measured times, and equally many of each version")
     if min(*before, *after) <= 0:
         raise ValueError("each time in seconds must be above 0")
     import numpy as np

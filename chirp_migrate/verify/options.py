@@ -122,8 +122,8 @@ def resolve_options(root: Path, given_options: Mapping[str, Any]) -> VerifyOptio
     entry = _entry_of_options(root, given_options)
     if entry is not None and "model" in given_options:
         raise UsageProblem(
-            "model applies to entry points that are found automatically, but here a workload function or a script "
-            "defines the training: omit model."
+            "the option model applies to entry points that are found automatically, but here a workload function or "
+            "a script defines the training: omit model."
         )
     own = {one.name: given_options[one.name] for one in fields(VerifyOptions) if one.name in given_options}
     if entry is not None and own.get("own_epochs"):

@@ -138,7 +138,7 @@ def run_all_processes(
         if all(children.repeated.values()) or not repeats:
             equivalence += compare_return_values(before, after, children.repeated, equivalence.unrepeatable)
         failing = children.failing.items()
-        why = "not timed, because the version before the migration fails with as many samples as the timing uses"
+        why = "not timed: the version before the migration fails with the number of samples that the timing uses"
         equivalence.notes += [f"{label}: {why}: {error}" for label, error in failing]
     settings = replace(settings, threads=children.threads)
     return build_report(discovery, settings, watched, equivalence, rounds, children.spent_s, **conditions)

@@ -53,7 +53,7 @@ def why_workers_cannot_start(options: Mapping[str, Any], seconds: float = math.i
     ``options`` are the arguments of the loader, by name.
     """
     if multiprocessing.parent_process() is not None:
-        return "multiprocessing has started this process, so this process starts no worker processes"
+        return "chirpid_patch starts no worker processes in a process that multiprocessing has started"
     method = start_method(options)
     if seconds < worker_start_seconds(method):
         return f"{math.ceil(seconds)} s are not enough to try worker processes with the start method {method!r}"

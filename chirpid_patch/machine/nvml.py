@@ -125,7 +125,7 @@ class GpuProbe:
         if not self._open:
             return
         self._open = False
-        self.reason = "the probe is closed"
+        self.reason = "the connection to NVML is closed"
         try:
             self._nvml.nvmlShutdown()
         except self._nvml.NVMLError as error:

@@ -181,7 +181,7 @@ class MultiScaleStep:
             self._warn(
                 f"a single sample at scale {scale} needs about {need / 2**20:.1f} MiB: raise memory_budget, "
                 f"or lower the scale",
-                but="so the step runs one sample at a time",
+                but="the step runs one sample at a time",
             )
         return even_slices(count, self.memory_budget // need)
 
@@ -193,10 +193,10 @@ class MultiScaleStep:
             logger.info("scale %d: a sample needs %.1f MiB in a training step", scale, self._needs[scale] / 2**20)
         return self._needs[scale]
 
-    def _warn(self, why: str, but: str = "so at each scale, the step runs the whole batch at once") -> None:
+    def _warn(self, why: str, but: str = "at each scale, the step runs the whole batch at once") -> None:
         if why not in self._warned:
             self._warned.add(why)
-            warnings.warn(f"memory_budget cannot be respected, {but}: {why}.", UserWarning, stacklevel=6)
+            warnings.warn(f"memory_budget cannot be respected, so {but}: {why}.", UserWarning, stacklevel=6)
 
 
 def _detach(output: Any) -> Any:

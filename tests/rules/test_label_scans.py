@@ -106,7 +106,7 @@ def test_what_is_no_label_scan_is_not_spoken_of(text: str) -> None:
         ("[dataset[i][1] for i in idx if i]", "has an `if`"),
         ("[i for i in idx if dataset[i][1] == n]", "has an `if`"),
         ("[y for d in idx for _, y in dataset]", "more than one `for`"),
-        ("[(i, dataset[i][1]) for i in idx]", "`i` is used for more than the label"),
+        ("[(i, dataset[i][1]) for i in idx]", "`i` is used for more than reading the label"),
         ("[(dataset[i][1], dataset[i][1]) for i in idx]", "read more than once"),
         ("[n and dataset[i][1] for i in idx]", "a condition decides"),
         ("[0 < n < dataset[i][1] for i in idx]", "a condition decides"),

@@ -368,11 +368,11 @@ def values(result: Any) -> Any:
         ("def collate(b):\n    return locals()", "`locals` would have another result after the move"),
         (
             "def collate(b):\n    return b\nuse(locals())",
-            "`locals` in the enclosing function may read the local names of this function",
+            "`locals` in the enclosing function may read the local names of the enclosing function",
         ),
         ("local = int\ndef collate(b: local):\n    return b", "the annotations use `local`"),
         ("def collate(b: Later):\n    return b", "the annotations use `Later`"),
-        ("partial = ds\ndef collate(b):\n    return ds", "the name `partial`, which the rewrite"),
+        ("partial = ds\ndef collate(b):\n    return ds", "but `partial` may refer to another object here"),
         (
             "for n in ds:\n    def collate(b):\n        return n\n    all.append(DataLoader(ds, collate_fn=collate))",
             "may be used later, with the new value",

@@ -383,7 +383,15 @@ def test_a_sampler_that_may_be_another_is_only_told_where_its_class_is_at_hand()
                 work(loader)
     """
     after, findings = migrate("CHP014", text)
-    assert after == textwrap.dedent(text) and "may refer to another object" in reports(findings)[0]
+    assert after == textwrap.dedent(text)
+    assert "`sampler` may not be a DistributedSampler" in reports(findings)[0]
+
+
+def test_a_loop_on_one_line_has_no_room_for_a_check_of_the_sampler() -> None:
+    text = "sampler = DistributedSampler(data) if args else None\nloader = DataLoader(data, sampler=sampler)\n"
+    after, messages = told(text + "for epoch in range(9): work(loader)\n")
+    assert after == text + "for epoch in range(9): work(loader)\n"
+    assert "the loop is on one line, so a check of the sampler does not fit" in messages[0]
 
 
 def test_without_leave_nothing_changes() -> None:

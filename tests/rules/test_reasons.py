@@ -244,7 +244,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "may read the local names of this function",
+        "may read the local names of the enclosing function",
         (
             "def build(data, pad):\n"
             "    print(locals())\n"

@@ -358,7 +358,8 @@ class _MaskGrammar:
         """Check that a mask has only the conditions *positive* and *longer* of its own axis."""
         if not conditions <= {f"{count} positive", f"{count} longer"}:
             raise UnknownAugmentation(
-                "a condition other than `most > 0 and size > most` (`most`: largest width) decides about a mask"
+                "a condition other than `most > 0 and size > most` (`most`: largest width) decides whether the class "
+                "applies a mask"
             )
         if f"{count} longer" in conditions:
             self._guarded.add(count)

@@ -73,7 +73,10 @@ def batch_wait_plots(report: VerifyReport) -> list[Plot]:
     if not waits:
         return []
     medians = "; ".join(f"{side}: median {statistics.median(of):.3g} ms" for side, of in waits.items())
-    description = f"Share of training batches that arrived within each wait time; further left is better. {medians}."
+    description = (
+        "Share of training batches that arrived within each wait time; a curve further to the left is better. "
+        f"{medians}."
+    )
     return [Plot("Waiting for batches", description, tuple(waits), _draw_distributions(waits))]
 
 

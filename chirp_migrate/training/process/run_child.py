@@ -149,7 +149,7 @@ class Child(Generic[_T]):
                     start_new_session=True,
                     **_inheritance_options(theirs.fileno()),
                 )
-            assert self._process.stdout is not None, "the output is a pipe"
+            assert self._process.stdout is not None, "the output of the child process is a pipe"
             self._output = stack.enter_context(_Output(self._process.stdout))
             stack.callback(_end_processes, self._process, self._mark)
             self._send(to_json_bytes(self.request, indent=None))

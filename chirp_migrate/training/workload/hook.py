@@ -81,7 +81,7 @@ def _calls_of_hook(reference: str, sizes: WorkloadSizes) -> Mapping[str, Callabl
             )
         if not callable(call):
             raise TaskNotPossible(
-                f"{reference} returns {type(call).__name__} for {name!r}: it must be a function to call"
+                f"{reference} returns {type(call).__name__} for {name!r}: the value must be a function to call"
             )
     return calls
 

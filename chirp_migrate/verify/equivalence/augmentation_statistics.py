@@ -42,10 +42,10 @@ PAIRED = (
 """Statistics of the difference between an augmented sample and the same sample without augmentation."""
 
 RELATIONS = {
-    "batches": "at the same position in consecutive batches",
-    "neighbours": "next to each other in a batch",
-    "epochs": "at the same position in consecutive epochs",
-    "indices": "of the same index in consecutive epochs",
+    "batches": "augmented samples at the same position in consecutive batches",
+    "neighbours": "augmented samples next to each other in a batch",
+    "epochs": "augmented samples at the same position in consecutive epochs",
+    "indices": "augmented samples of the same index in consecutive epochs",
 }
 """Relations between two augmented samples. Two samples with such a relation must not share random numbers."""
 

@@ -112,8 +112,10 @@ def compare_recorded_passes(
             tests += _value_tests(label, old.traces, new.traces, values)
             result.unrepeatable.add(label)
             what = "batches and losses" if values else "losses"
-            differ = "also differ between two runs before the migration"
-            result.notes.append(f"{label}: {what} {differ}, so their distributions are compared")
+            result.notes.append(
+                f"{label}: {what} also differ between two runs before the migration, so their distributions are "
+                "compared"
+            )
         else:
             differences = first_differences_between_passes(old.traces, new.traces)
             if second_runs is not None and [one.losses for one in old.traces] != [
@@ -275,7 +277,7 @@ def _equal_randomness_tests(
         if total and total_after:
             shares = f"{equal} of {total} pairs before, {equal_after} of {total_after} pairs after"
             name = "equal-worker-streams" if relation == "batches" else "repeated-augmentation"
-            text = f"augmented samples {where} have equal random numbers: {shares}"
+            text = f"{where} have equal random numbers: {shares}"
             tests.append(_StatisticalTest(label, name, text, fisher_p_value(equal, total, equal_after, total_after)))
     return tests
 
@@ -292,7 +294,7 @@ def _compare_picklability(
     if not unpicklable:
         return
     number, record = unpicklable[0]
-    what = f"the {record.role} loader of pass {number} cannot be pickled for spawned workers"
+    what = f"in loader pass {number}, the {record.role} loader cannot be pickled for spawned workers"
     if any(old.unpicklable for old in before):
         result.notes.append(f"{label}: {what}, before and after the migration: {record.unpicklable}")
     else:

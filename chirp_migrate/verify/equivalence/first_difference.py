@@ -90,7 +90,7 @@ def _count_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference
     others_stay = all(b.labels[label] == a.labels.get(label) for label in b.labels)
     if gone and b.labels and (others_stay or b.samples >= a.samples):
         each = ", ".join(f"{label} ({a.labels[label]} samples)" for label in gone[:_SHOWN])
-        return "class-missing", f"after the migration, no sample of class {each}; {counts}"
+        return "class-missing", f"after the migration, there is no sample of class {each}; {counts}"
     if b.samples < a.samples:
         return _name_shortened_epochs(a, b), f"{counts}{_describe_missing_samples(a, b)}"
     if b.samples > a.samples:
