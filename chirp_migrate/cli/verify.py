@@ -40,7 +40,7 @@ from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.report.stored_results import hashes_of_written_files, store_verdict
 from chirp_migrate.report.terminal.summary import show_verify_report
-from chirp_migrate.stats.sequential_looks import MIN_ROUNDS
+from chirp_migrate.stats.interim_analyses import MIN_ROUNDS
 from chirp_migrate.training.errors import NoTrainingFound, WorkloadFailed
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.process.interrupts import sigterm_as_keyboard_interrupt

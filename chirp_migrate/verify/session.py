@@ -20,7 +20,7 @@ import torch
 
 from chirp_migrate.console.progress import Progress, ProgressStep
 from chirp_migrate.console.text import format_percent, pluralize
-from chirp_migrate.stats.sequential_looks import InterimAnalysis
+from chirp_migrate.stats.interim_analyses import InterimAnalysis
 from chirp_migrate.training.process.background_load import BackgroundLoadWatch
 from chirp_migrate.training.process.guard import temporary_folder
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, TrainingSource

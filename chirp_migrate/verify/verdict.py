@@ -9,8 +9,8 @@ from enum import Enum
 from chirp_migrate.console.text import format_percent
 from chirp_migrate.exit_codes import ExitCode
 from chirp_migrate.stats.blocked_ratios import total_and_entry_ratios
+from chirp_migrate.stats.interim_analyses import ERROR, InterimAnalysis, error_probability_of_last_analysis
 from chirp_migrate.stats.ratios import Ratio
-from chirp_migrate.stats.sequential_looks import ERROR, InterimAnalysis, error_probability_of_last_analysis
 from chirp_migrate.verify.options import MARGIN
 from chirp_migrate.verify.timing.rounds import Rounds, TimedRound
 

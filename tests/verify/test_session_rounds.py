@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import special
 
-from chirp_migrate.stats.sequential_looks import (
+from chirp_migrate.stats.interim_analyses import (
     ERROR,
     MIN_ROUNDS,
     InterimAnalysis,

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from chirp_migrate.console.screen import render_to_text
 from chirp_migrate.report.terminal.summary import show_verify_report
-from chirp_migrate.stats.sequential_looks import InterimAnalysis
+from chirp_migrate.stats.interim_analyses import InterimAnalysis
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, WorkloadSizes
 from chirp_migrate.verify.build_report import build_report
 from chirp_migrate.verify.equivalence.compare import Equivalence

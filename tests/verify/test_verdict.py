@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from chirp_migrate.stats.interim_analyses import InterimAnalysis
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
-from chirp_migrate.stats.sequential_looks import InterimAnalysis
 from chirp_migrate.verify.verdict import CombinedTiming, Decision, Judge, Verdict
 
 

@@ -2,7 +2,7 @@
 
 In each round, one new process for each version trains the entry points (training functions or scripts).
 
-An interim analysis (:mod:`chirp_migrate.stats.sequential_looks`) follows some of the rounds. The analysis returns the
+An interim analysis (:mod:`chirp_migrate.stats.interim_analyses`) follows some of the rounds. The analysis returns the
 entry points for which the timings do not yet prove a conclusion, such as that the entry point is not slower. Only these
 entry points run in the next rounds.
 """
@@ -18,7 +18,7 @@ from enum import Enum
 
 import msgspec
 
-from chirp_migrate.stats.sequential_looks import FIRST_ANALYSIS, MIN_ROUNDS, InterimAnalysis, planned_interim_analyses
+from chirp_migrate.stats.interim_analyses import FIRST_ANALYSIS, MIN_ROUNDS, InterimAnalysis, planned_interim_analyses
 from chirp_migrate.training.process.background_load import why_cpu_use_not_measurable
 from chirp_migrate.training.workload.entry_points import FullTrainingLength
 from chirp_migrate.verify.spec import EntryPointTiming
