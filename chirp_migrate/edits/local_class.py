@@ -246,7 +246,7 @@ def find_use_of_class_object(module: Module, node: cst.ClassDef, *, may_construc
             case _:
                 continue
         if is_stored or (is_own and not (is_called and may_construct) and not is_member):
-            return one_line_source(module, around)
+            return one_line_source(module, one if isinstance(around, cst.Arg) else around)  # an `Arg` has the comma
     return None
 
 

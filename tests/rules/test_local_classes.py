@@ -82,7 +82,12 @@ def test_what_would_be_evaluated_on_import_is_left(body: str, base: str, reason:
         ("def __len__(self):\n    return 1", "Dataset", "def __getattr__(name): ...", "the module's `__getattr__`"),
         ("size = SIZE", "Dataset", "globals().update(SIZE=3)", "does more than define methods"),
         ("def __len__(self) -> note(1):\n    return 1", "Dataset", "", "the annotations call a function"),
-        ("def f(self):\n    setattr(type(self), 'n', 1)", "Dataset", "", "depends on the class object"),
+        (
+            "def f(self):\n    setattr(type(self), 'n', 1)",
+            "Dataset",
+            "",
+            "`type(self)` in the class depends on the class",
+        ),
     ],
 )
 def test_what_looks_at_a_class_or_module_keeps_it_where_it_is(body: str, base: str, top: str, reason: str) -> None:
