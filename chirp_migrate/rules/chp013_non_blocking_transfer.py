@@ -60,36 +60,43 @@ class NonBlockingTransfer(Rule):
     - `pinning-loader`: at least one call that builds the loader does not set ``pin_memory=False``. If the rule cannot
       find the call that builds the loader, a file of the project must contain `DataLoader` or the name of a function
       such as `create_training_loader`.
-    - `not-on-device`: the samples are not on a device already. For at least one dataset of the loop, no code moves the
-      tensors of this dataset to a device before the loop.
+    - `not-on-device`: the samples are not on a device already. At least one call that builds a loader of the loop gets
+      a dataset whose tensors no code has moved to a device.
     - `unchanged-batch`: the code copies the batch from the loader, or a part of this batch such as ``batch[0]``,
       ``batch["x"]`` or ``batch.x``. The code does not copy a computed value.
     - `to-accelerator`: the device is CUDA or XPU. Or the device is a variable with the name of a device (such as
       `device`), and is not provably the CPU or MPS.
-    - `plain-arguments`: the call has no arguments except device, dtype, memory format and copy. The call passes no
-      ``*`` or ``**``.
+    - `plain-arguments`: the call has no arguments except ``device``, ``dtype``, ``memory_format`` and ``copy``. The
+      call passes no ``*`` or ``**``.
     - `not-changed`: no code may write to the memory of the batch after the copy. Below the copy, in inner functions, in
       the next iteration and after the loop, the code only reads the batch or binds it to names.
-    - `no-mps`: the call names CUDA, as in ``x.to("cuda")``, or no file of the project contains ``"mps"`` or
-      ``backends.mps``.
-    - `plain-to`: PyTorch's own collation builds the batch. Or each ``to`` and ``cuda`` that the project defines or
-      assigns has a parameter ``non_blocking``, and no class of the project has a ``__getattr__``. (The rule does not
-      read the definitions of other libraries.)
+    - `no-mps`: a non-blocking copy may be unsafe on Apple's device MPS. So the call itself names CUDA or XPU, as in
+      ``x.cuda()`` or ``x.to("cuda")``, or no file of the project names the device ``"mps"`` or ``backends.mps``.
+    - `plain-to`: PyTorch's own collation builds the batch, so only tensors have a method ``to``. Or each method ``to``
+      or ``cuda`` of a class of the project takes ``non_blocking``, no code assigns such a method, as in ``x.to = …``,
+      and no class has a ``__getattr__``. Subclasses of ``torch.nn.Module`` are ignored, because no batch is a model.
+      (The rule does not read the classes of other libraries.)
     - `arguments-not-inspected`: no file inspects the arguments of a ``to`` or ``cuda``, as in
       ``x.to.assert_called_with(…)``. No file replaces the ``to`` or ``cuda`` of tensors.
     - `no-batch-encoding`: the code copies only a part of a batch, or no file of the project imports transformers. In
       old versions of transformers, the ``to`` of a ``BatchEncoding`` takes no ``non_blocking``.
 
     By default the rule adds ``non_blocking=True`` only where this argument has an effect, that is, under two further
-    conditions. A loader of the loop provably pins its batches, and the factory builds this loader, or the rewrite of
-    this loader has a gain. The loop does not wait for the copy immediately after the copy starts. A loader provably
-    pins its batches if ``pin_memory`` is ``True``, ``torch.cuda.is_available()`` or a comparison with ``"cuda"``. A
-    loader without ``pin_memory`` also pins its batches if its samples are in memory and the loader uses default
-    collation. With ``--all-loaders`` the rule adds the argument without these further conditions. A review accepts or
-    refuses the copies and the call that builds their loader only together.
+    conditions. First, a loader of the loop provably pins its batches after the migration. Second, the loop does not
+    wait for the copy immediately after the copy starts. With ``--all-loaders`` the rule adds the argument without these
+    further conditions.
 
-    If a tuple assignment gets too long for a line, the rule writes one assignment for each name. The rule does not
-    split the assignment if one new assignment would read a name that another new assignment changes.
+    A loader provably pins its batches after the migration in two cases. In the first case, ``pin_memory`` is ``True``,
+    ``torch.cuda.is_available()`` or a comparison such as ``device.type == "cuda"``. In addition, either the code
+    already builds the loader with the factory (``OptimalDataLoaderFactory``), or the rewrite of the loader has a gain.
+    In the second case, the call omits ``pin_memory``, the samples are in memory, and PyTorch's own collation builds the
+    batches. The factory, with which the rewrite builds the loader, then pins the batches.
+
+    In a review, the copies and the rewrite of their loader can be accepted or refused only together.
+
+    If an assignment such as ``x, y = x.to(device), y.to(device)`` gets too long for a line, the rule splits the line
+    into one assignment for each name. The rule does not split the line if one new assignment would read a name that
+    another new assignment changes.
     """
 
     code = "CHP013"
@@ -146,9 +153,9 @@ def _check_loop(
 
 
 def gain_of_pinned_copies(module: Module, project: Project, call: cst.Call) -> Gain | None:
-    """Return the gain of rewriting the loader call ``call``, if a loop then copies pinned batches without blocking.
+    """Return the gain of a rewrite after which a loader pins its batches, and a loop copies them without blocking.
 
-    The result is None if no loop provably copies the batches of the loader.
+    ``call`` builds the loader. The result is None if no loop provably copies pinned batches of the loader in this way.
     """
     for path, line in loader_gains(project).loops_over_pinned(module, call):
         owner = module if path == module.path else project.module(path)

@@ -38,7 +38,7 @@ _NO_PASS = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|str)")
 
 
 class SetEpoch(Rule):
-    """Rewrites a loop that counts (`range`, `trange`) and uses a loader, only if all these conditions hold:
+    """Rewrites a loop over `range` or `trange` that uses a loader, only if all these conditions hold:
 
     - `shuffling-sampler`: a call that builds the loader has a `DistributedSampler` that shuffles.
     - `known-sampler`: the loop can use a variable that refers to the sampler, such as `train_sampler`. Or the loader
@@ -49,10 +49,10 @@ class SetEpoch(Rule):
       `print` or similar.
     - `set-epoch-not-called`: no code of the same function calls `set_epoch`, and no other code of the module calls
       `set_epoch` on this sampler or loader. The loop calls no function of the project that calls `set_epoch`.
-    - `kept-sampler`: of the loops that count and contain the use of the loader, at least one does not build a new
+    - `kept-sampler`: at least one loop over `range` or `trange` around the use of the loader does not build a new
       sampler in each iteration.
-    - `one-counter`: exactly one loop meets the condition `kept-sampler`, or exactly one such loop has `epoch` in the
-      name of its variable.
+    - `one-counter`: exactly one loop meets the condition `kept-sampler`. Or several loops meet this condition, and
+      exactly one of these loops has `epoch` in the name of its variable.
     - `named-epoch`: the variable of the loop over epochs is a plain name that contains a letter.
     - `body-on-own-lines`: if the new code must check the class of the sampler, the body of the loop is not on the line
       of the `for`.
@@ -76,7 +76,7 @@ class SetEpoch(Rule):
     follows = frozenset()
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the text contains the words of this rule, and the project names ``DistributedSampler``."""
+        """Return whether a loop in the text may use a loader, and the project names ``DistributedSampler``."""
         return super().concerns(text, project) and project.search(r"\bDistributedSampler\b", "DistributedSampler")
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
@@ -107,9 +107,9 @@ def _is_counted(module: Module, project: Project, iterable: cst.BaseExpression) 
 def _loader_passes(
     module: Module, project: Project, epochs: Iterable[cst.For]
 ) -> Iterator[tuple[cst.CSTNode, cst.BaseExpression]]:
-    """Yield the loops and calls inside loops that count epochs, each with an expression that may be a loader.
+    """Yield each inner loop and each call in the bodies of ``epochs``, with an expression that may be a loader.
 
-    The expression is the iterable of the loop, a part of this iterable, or an argument of the call.
+    The expression is the iterable of the inner loop, a part of this iterable, or an argument of the call.
     """
     inside = {node for loop in epochs for node in nodes_in_scope(loop.body) if isinstance(node, cst.For | cst.Call)}
     for node in sorted(inside, key=lambda one: module.span(one)[0]):

@@ -1,4 +1,4 @@
-"""CHP015: report transforms that are created again for every sample. Advice."""
+"""CHP015: report transforms that are created again for every sample."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CHP016: report loaders that a loop restarts for each batch. Advice."""
+"""CHP016: report loaders that a loop restarts for each batch."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def _innermost_loop(module: Module, node: cst.CSTNode) -> cst.CSTNode | None:
 
 
 def _is_bound_in(loop: cst.CSTNode, loader: cst.CSTNode) -> bool:
-    """Return whether the loop binds a name in ``loader``, so that each iteration may use a new loader."""
+    """Return whether the loop binds a name of the expression ``loader``, so each iteration may use a new loader."""
     targets = (target for node in (loop, *nodes_in_scope(loop)) if (target := bound_target(node)) is not None)
     bound = {name for target in targets for name in names_in_code(target)}
     return not names_in_code(loader).isdisjoint(bound - {"self"})

@@ -40,7 +40,7 @@ _REMEDY = "Use global generators, or seed this generator with `torch.utils.data.
 
 
 def _may_create_generators(text: str) -> bool:
-    """Return whether the code in a text may create random generators, such as ``default_rng(0)``, or seed workers."""
+    """Return whether a text may seed workers, or create random generators with code such as ``default_rng(0)``."""
     if "seed" in text and ("worker_init_fn" in text or "get_state" in text):
         return True
     return any(word in text for word in _HELD_WORDS) and _HELD.search(text) is not None
@@ -75,13 +75,16 @@ class CopiedGenerator(Rule):
         return _HELD.search(outline.text) is not None and bool(outline.once(possible_dataset_classes, project))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether a rewrite may pass ``worker_init_fn`` by keyword. This rule ignores positional arguments."""
+        """Return whether a rewrite may turn a positional ``worker_init_fn`` into a keyword argument.
+
+        The rule ignores positional arguments, so the rewrite may lead to the first finding.
+        """
         return super().may_follow(module, project, rewriters) and may_pass_loader_argument_by_position(
             module, "worker_init_fn"
         )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Report random generators in datasets, and each ``worker_init_fn`` that sets the same seed in every epoch."""
+        """Report random generators in datasets, and code that sets the same seed in every worker or every epoch."""
         if _HELD.search(module.text):
             for one in (one for state in dataset_classes(module, project) for one in find_random_generators(state)):
                 yield RuleMatch(

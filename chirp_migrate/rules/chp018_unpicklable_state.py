@@ -55,7 +55,7 @@ class UnpicklableState(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of dataset classes, and words that occur in files that create objects such as open files."""
+        """Return the names of dataset classes, and search words for code that creates objects such as open files."""
         return dataset_class_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.STATE)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -69,7 +69,7 @@ class UnpicklableState(Rule):
         )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Report dataset attributes that cannot be sent to workers, or fail in workers, such as CUDA tensors."""
+        """Report dataset attributes that cannot be pickled or fail in workers, such as open files and CUDA tensors."""
 
         def is_on_cuda(value: cst.BaseExpression) -> bool | None:
             return (isinstance(value, cst.Call) and is_move_to_cuda(module, value)) or None

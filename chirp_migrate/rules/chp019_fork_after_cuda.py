@@ -63,9 +63,9 @@ class ForkAfterCuda(Rule):
         return asked or bool(outline.once(possible_dataset_classes, project))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether a rewrite may pass ``multiprocessing_context`` by keyword.
+        """Return whether a rewrite may turn a positional ``multiprocessing_context`` into a keyword argument.
 
-        This rule ignores positional arguments.
+        The rule ignores positional arguments, so the rewrite may lead to the first finding.
         """
         return super().may_follow(module, project, rewriters) and may_pass_loader_argument_by_position(
             module, "multiprocessing_context"

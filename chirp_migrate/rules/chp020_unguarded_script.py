@@ -49,7 +49,10 @@ class UnguardedScript(Rule):
         return bool(find_worker_starts_at_import(project, outline.path))
 
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
-        """Return whether a rewrite may pass ``num_workers`` by keyword. This rule ignores positional arguments."""
+        """Return whether a rewrite may turn a positional ``num_workers`` into a keyword argument.
+
+        The rule ignores positional arguments, so the rewrite may lead to the first finding.
+        """
         return super().may_follow(module, project, rewriters) and may_pass_loader_argument_by_position(
             module, "num_workers"
         )

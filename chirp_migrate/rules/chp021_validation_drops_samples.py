@@ -76,7 +76,8 @@ def _reads_in_order(module: Module, project: Project, loader: LoaderCall) -> boo
 def _names_around(module: Module, loader: LoaderCall) -> list[str]:
     """Return two texts with the words in the names around the call that builds a loader.
 
-    The first text contains the names of the dataset and the loader; the second text is the name of the function.
+    The first text contains the names of the dataset and the loader. The second text is the name of the function that
+    contains the call.
     """
     dataset = loader.arguments.get("dataset")
     names = [module.source(dataset)] if dataset is not None else []

@@ -1,4 +1,4 @@
-"""CHP024: report loops that copy each batch of a loader to the device. Advice."""
+"""CHP024: report loops that copy each batch of a loader to the device."""
 
 from __future__ import annotations
 

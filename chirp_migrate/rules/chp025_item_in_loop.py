@@ -1,4 +1,4 @@
-"""CHP025: report numbers that a training loop reads from the device in every step. Advice."""
+"""CHP025: report numbers that a training loop reads from the device in every step."""
 
 from __future__ import annotations
 
@@ -54,5 +54,8 @@ class ItemInLoop(Rule):
 
 
 def _is_returned(module: Module, number: cst.Call) -> bool:
-    """Return whether a ``return`` statement contains the number, so that the loop ends and does not wait again."""
+    """Return whether a ``return`` statement contains the number.
+
+    The statement ends the loop, so Python waits for the device only once.
+    """
     return isinstance(innermost_statement(module, number), cst.Return)

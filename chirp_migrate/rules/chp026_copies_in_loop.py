@@ -1,4 +1,4 @@
-"""CHP026: report predictions that a loop copies to the CPU batch by batch. Advice."""
+"""CHP026: report predictions that a loop copies to the CPU batch by batch."""
 
 from __future__ import annotations
 
@@ -71,7 +71,8 @@ class CopiesInLoop(Rule):
 def _can_copy_after_loop(module: Module, loop: cst.For, copy: cst.CSTNode) -> bool:
     """Return whether the copy can move below the loop.
 
-    The result is True if each step only appends the copy to a list, or iterates over the values of the copy.
+    The result is True if each step only appends the copy to a list, or only iterates over the copied values, as in
+    ``for x in y.tolist()``.
     """
     if _is_collected(module, copy):
         return True

@@ -1,4 +1,4 @@
-"""CHP027: report code that empties the GPU's memory cache or synchronises the GPU after each batch. Advice."""
+"""CHP027: report code that empties the GPU's memory cache or synchronises the GPU after each batch."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class CacheEmptiedInLoop(Rule):
     follows = frozenset()
 
     def names(self, project: Project) -> Set[str]:
-        """Return the other names under which modules of the project import the functions in ``trigger``."""
+        """Return the other names under which modules of the project import ``empty_cache`` and ``synchronize``."""
         return set().union(*(find_aliases(project, name) for name in self.trigger))
 
     def may_find(self, outline: Outline, project: Project) -> bool:

@@ -23,8 +23,7 @@ _AUGMENTS = ("time_mask_param", "randn_like")
 
 
 class ComposedTransforms(Rule):
-    """Decorates a top-level class, in a project that contains the word `time_mask_param` or `randn_like`, only if all
-    these conditions hold:
+    """Decorates a top-level class of a project that has its own masks or noise, only if all these conditions hold:
 
     - `no-base`: the class has no base except `object`, and no decorator, keyword or type parameter.
     - `methods-only`: the body of the class defines each method once, and contains nothing else except a docstring.
@@ -32,9 +31,11 @@ class ComposedTransforms(Rule):
       `for each in self.attribute` and returns `x`. The attribute is not a method of the class. `__call__` has no
       decorator and is not `async`. `__call__` has one parameter besides `self`, without a default.
 
+    A project has its own masks or noise if its code contains the word `time_mask_param` or `randn_like`.
+
     Without `--all-loaders`, the rule decorates a class only if two more conditions hold. The project builds a loader
-    outside of tests. At least one loader that can contain the class may apply the class to batches, and the migration
-    improves this loader (see "gain" in docs/glossary.md).
+    outside of tests. At least one loader whose samples the class may transform can use PyTorch's own collation, and the
+    migration of this loader has a gain (see "gain" in docs/glossary.md).
     """
 
     code = "CHP028"

@@ -46,19 +46,21 @@ class StackedSamples(Rule):
       `for` may iterate over the dataset, as in `[x for x, _ in dataset]`. The comprehension yields the first item of
       each sample unchanged.
     - `known-dataset`: the expression `dataset` is a name or `name.attribute`. The class, annotation or name of
-      `dataset`, or a call that gets `dataset`, shows that the object is a dataset, and not a list, array or table.
+      `dataset` shows that the object is a dataset, and not a list, array or table. A call that passes `dataset` to a
+      loader or subset also shows that the object is a dataset.
     - `not-in-class-body`: the call is not directly in the body of a class.
-    - `no-bindings`: the indices contain no `:=`, `await` or `yield`.
+    - `no-bindings`: neither `index` nor `indices` contains `:=`, `await` or `yield`.
     - `pure-index`: an `index` other than `i` has no side effects. Such an `index` consists of names, subscripts,
       attributes, arithmetic and calls of functions that are known to have no side effects.
     - `indices-available`: if `index` is not just `i`, all items of `indices` exist before the code reads the first
-      sample. Then `indices` is a list, tuple or `range`, the result of a known function, or a local name of such a
-      value.
+      sample. Then `indices` is a list, tuple, set or `range`, or the result of a function such as `sorted`, `np.arange`
+      or `torch.randperm`. A variable is permitted if the code assigns only such values to the variable.
     - `same-dataset`: no code that computes an index or reads a sample assigns another object to the name of the
-      dataset. The dataset is a local variable, or only known functions compute the indices. If the dataset is a name of
-      the module, no function declares the name ``global``, and no other file assigns the name. If the dataset is an
-      attribute, only ``self.NAME = …`` in an ``__init__`` sets the attribute, in all files. No ``setattr`` and no
-      ``__dict__`` changes this attribute.
+      dataset. A local variable meets this condition if no inner function assigns the variable. Any other dataset must
+      meet stricter conditions. Only functions without side effects, or of libraries such as NumPy and PyTorch, compute
+      the indices. If the dataset is a name of the module, no function declares the name ``global``, and no other file
+      assigns the name. If the dataset is an attribute, only ``self.NAME = …`` in an ``__init__`` sets the attribute, in
+      all files. No ``setattr`` and no ``__dict__`` changes this attribute.
     - `no-comment`: the code contains no `#`, because the rewrite would lose a comment.
     """
 

@@ -10,7 +10,10 @@ from chirp_migrate.rules.chp012_local_function import LocalFunction
 
 
 def is_moved_by_rule(project: Project, place: CreationPlace) -> bool:
-    """Return whether a rule moves, or has moved, the lambda, local function or local class at a place."""
+    """Return whether CHP006, CHP007 or CHP012 moves the lambda, local function or local class at a place.
+
+    The result is also True if the rule has already moved the code.
+    """
     module = project.module(place.path)
     return getattr(place.node, "lineno", 0) not in module.once(_unmoved_lines, project)
 

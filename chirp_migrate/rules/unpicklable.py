@@ -19,7 +19,10 @@ _OPENING = re.compile(r"[\s(]*")
 
 
 def words_in_unpicklable_code(project: Project, kind: ReportedUnpicklableKind) -> frozenset[str]:
-    """Return words, at least one of which occurs in each file that creates an unpicklable object of ``kind``."""
+    """Return words for a search for files that create unpicklable objects of ``kind``.
+
+    Each of these files contains at least one of the words.
+    """
     return find_unpicklable_objects(project).words(kind)
 
 
@@ -51,7 +54,7 @@ def unpicklable_matches(
 def _skip_opening_brackets(module: Module, offset: int) -> int:
     """Return the first offset after any spaces and opening brackets.
 
-    The result is the same for an expression with brackets and without brackets around the expression.
+    For ``x`` and for ``(x)``, the result is the offset of ``x``.
     """
     match = _OPENING.match(module.text, offset)
     return match.end() if match else offset

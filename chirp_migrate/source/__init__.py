@@ -1,4 +1,4 @@
 """Convert the bytes of files to text and back, mask the magics of notebooks, and write diffs and files.
 
-Of the packages of ``chirp_migrate``, this package may import only ``plans``.
+This package may import ``plans``, but no other package of ``chirp_migrate``.
 """

@@ -23,7 +23,7 @@ _ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 def unified_diff(plan: Plan) -> Iterator[str]:
     """Yield the lines of one diff that contains all files of a plan.
 
-    The comment lines above the diff of a file list the rules that change the file, and the reason of each rule.
+    Comment lines above the diff of each file list the findings that the diff rewrites, each with its rule and message.
     """
     for file in plan.files:
         findings = [f for f in plan.findings if f.path == file.path and f.status is FindingStatus.REWRITE]
@@ -116,7 +116,7 @@ def _quote_name(name: str) -> str:
 def _header_name(name: str) -> str:
     """Return a file name as in a ``---`` or ``+++`` line of a diff.
 
-    A name that contains a blank gets a tab at its end. Without the tab, ``patch`` would read the text after the blank
+    A name that contains a space gets a tab at its end. Without the tab, ``patch`` would read the text after the space
     as a date.
     """
     return f"{name}\t" if " " in name and not name.startswith('"') else name

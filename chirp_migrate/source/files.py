@@ -20,7 +20,8 @@ def write_new_file(path: Path, content: bytes, *, attributes_from: Path | None =
         path: path of the new file, which must not exist.
         content: all bytes of the file.
         attributes_from: path of an existing file. The new file gets the owner, group, mode and extended attributes of
-            this file, as far as this user may set these attributes. None for the attributes of a new file.
+            this file, as far as this user may set these attributes. If None, the operating system chooses the
+            attributes.
         mode: permission bits of the new file; None for the bits of ``attributes_from``. If ``attributes_from`` is also
             None, the bits are ``0o666`` minus the umask.
 
@@ -51,7 +52,7 @@ def replace_file(path: Path, content: bytes, temporary: Path) -> None:
     """Replace the bytes of ``path`` atomically, and wait until the new bytes are on disk.
 
     The function first writes the bytes to ``temporary``, a path in the same folder, and then renames ``temporary`` to
-    ``path``. So the file gets the owner and mode of a new file, and loses its earlier owner and mode.
+    ``path``. The earlier owner and mode of ``path`` are lost: the file gets the owner and mode of a newly created file.
 
     Raises:
         OSError: the file cannot be written; ``path`` keeps its earlier bytes.

@@ -17,8 +17,9 @@ _PATHS_A_CALL = 200
 def refuse_uncommitted_changes(root: Path, paths: Iterable[str]) -> None:
     """Check that git can restore the present bytes of all ``paths``, so that a rewrite of the files loses nothing.
 
-    Untracked files count as changed, because git has no copy of their bytes. Files that git ignores do not count. The
-    function does nothing if ``root`` is outside a work tree, or if git is not installed.
+    Untracked files count as changed, because git has no copy of their bytes. The check skips files that git ignores,
+    although git cannot restore these files. The function does nothing if ``root`` is outside a work tree, or if git is
+    not installed.
 
     Args:
         root: folder of the project.

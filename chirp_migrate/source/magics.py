@@ -1,9 +1,11 @@
 """Mask IPython's own syntax in a notebook cell, so that the cell is valid Python, and restore the syntax later.
 
-Each line with a magic, a shell command or a help request becomes one Python statement, so that no block becomes empty.
-The statement is an import of a unique name. Rewrites add new imports below the existing imports (see
-:mod:`chirp_migrate.edits.imports`). Because masks are imports, rewrites also add new imports below lines such as
-`%matplotlib inline` and `!pip install`. In ``files = !ls``, the mask replaces only the right side, and is a call.
+Each line with a magic, a shell command or a help request becomes one Python statement. So a block that contains only
+such a line still contains a statement. The statement is an import of a unique name. Rewrites add new imports below the
+existing imports (see :mod:`chirp_migrate.edits.imports`). Because masks are imports, rewrites also add new imports
+below lines such as `%matplotlib inline` and `!pip install`. In two cases, the mask is a call such as ``name()``. For
+``%%timeit``, a call keeps new imports out of the measured code. In ``files = !ls``, a call replaces only ``!ls``,
+because the right side must be an expression.
 """
 
 from __future__ import annotations
@@ -68,7 +70,10 @@ class MaskedCell:
 
     @property
     def is_timed(self) -> bool:
-        """Return whether the cell runs in its own function, so that no other cell sees the names that it defines."""
+        """Return whether the cell has the magic ``%%timeit``.
+
+        IPython runs such a cell in a function of its own, so no other cell sees the names that the cell defines.
+        """
         return re.search(r"(?m)^\s*%%timeit\b", self.head) is not None
 
     def places(self) -> list[tuple[int, str]]:
@@ -138,7 +143,7 @@ def mask_magics(source: str, tag: str, first_number: int) -> MaskedCell:
 
 
 def possible_variable_names(text: str) -> set[str]:
-    """Return the words in a text of IPython's own syntax that may be names of the notebook's variables."""
+    """Return the words in a magic or shell command that may be names of the notebook's variables."""
     return {word for word in re.findall(r"[^\W\d]\w*", text) if not keyword.iskeyword(word)}
 
 
@@ -154,7 +159,10 @@ def parse_cell(text: str) -> ast.Module:
 
 
 def _syntax_problem(text: str) -> tuple[int, str] | None:
-    """Return line (0 if unknown) and message of the syntax error in a text; None if the text is valid Python."""
+    """Return the line and the message of the syntax error in a text; None if the text is valid Python.
+
+    The line is 0 if the line is unknown.
+    """
     try:
         parse_cell(text)
     except SyntaxError as error:
@@ -168,7 +176,7 @@ def _cell_magics(source: str) -> str:
     """Return the cell magics at the beginning of a Python cell.
 
     Raises:
-        CellNotPython: the text below one of the cell magics is not Python, or may be another language.
+        CellNotPython: a cell magic such as ``%%bash`` shows that the cell is not Python, or the cell magic is unknown.
     """
     head = found[1] if (found := _CELL_MAGICS.match(source)) else ""
     if any(name not in _PYTHON_BODY for name in re.findall(r"(?m)^\s*%%(\w+)", head)):

@@ -196,21 +196,25 @@ class NotebookSource:
 
 
 def _line_of_read_names(masked: Sequence[tuple[int, int, str]], tag: str, newline: str) -> str:
-    """Return a line for the end of the module that lists the names that magics and other cells may read.
+    """Return the last line of the module, which lists the names that code outside of the module may read.
 
-    Without this line, a rewrite would remove an import as dead code if only a magic, such as
-    ``%timeit DataLoader(data)``, uses the import. The line is an annotation without effect. The words in the annotation
-    count as used names. No rule can rewrite these words, because the annotation is not a valid type.
+    Such code is in magics, in shell commands and in cells that are not part of the module. The result is "" if there
+    are no such names.
+
+    Without this line, a rewrite would remove an import as dead code if only a magic, such as ``%timeit
+    DataLoader(data)``, uses the import. The line is an annotation such as ``_chirp_cell: "? DataLoader data"``, which
+    has no effect at run time. Rules treat each word in an annotation as a used name. The ``?`` makes the annotation an
+    invalid type, so no rule rewrites the words.
     """
     found = sorted({word for *_, text in masked for word in possible_variable_names(text)})
     return f'{tag}: "? {" ".join(found)}"{newline}' if found else ""
 
 
 def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[str, int]]:
-    """Return each name that a cell reads above the first statement that defines the name.
+    """Return each name that a cell reads before the first statement that defines the name.
 
-    The result contains pairs: the name, and the index of the cell that reads the name. Reads in the bodies of functions
-    count, too.
+    The result contains pairs: the name, and the index of the cell that reads the name. A name in the body of a function
+    counts as read at the definition of the function, although the function may run only later.
 
     Args:
         cells: the code of each cell.

@@ -53,9 +53,9 @@ class CodeCell:
         return self.value if isinstance(self.value, str) else "".join(self.value)
 
     def render(self, text: str, raw: str) -> str:
-        """Return new code as JSON, in the form of the present source.
+        """Return new code as JSON in the same form as the old source.
 
-        The form is a string, or a list of strings with the layout of the present list.
+        The form is a string, or a list of strings with the layout of the old list.
 
         Args:
             text: the new code.
@@ -163,10 +163,10 @@ def _nested_value(value: Any, *keys: str | int) -> object:
 def _read_value(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
     """Parse the JSON value at offset ``at``, and return the value and the offset of its end.
 
-    ``shape`` is a dictionary: key of a member (-1 for all items of a list) → the ``shape`` with which the member is
-    parsed. If ``shape`` is None, or the value is neither an object nor a list, the result is the value that
-    ``json.loads`` would return. In all other cases, the result is a dictionary of all members, each with its span. The
-    keys are the keys of the object, or the indices in the list.
+    ``shape`` selects the values whose members get spans. ``shape`` maps the key of a member, or -1 for all items of a
+    list, to the ``shape`` of this member. If ``shape`` is None, or the value is neither an object nor a list, the
+    result is the value that ``json.loads`` would return. In all other cases, the result is a dictionary of all members,
+    each with its span. The keys are the keys of the object, or the indices in the list.
 
     Raises:
         json.JSONDecodeError: the text is not valid JSON, or a key occurs twice.
@@ -192,7 +192,7 @@ def _read_value(raw: str, at: int, shape: _Shape | None) -> tuple[Any, int]:
 
 
 def _offset_after(raw: str, at: int, mark: str) -> int:
-    """Return the offset after ``mark`` and the following white space."""
+    """Return the offset of the first character after ``mark`` and after the white space that follows ``mark``."""
     if not raw.startswith(mark, at):
         raise json.JSONDecodeError(f"Expecting {mark!r}", raw, at)
     return _skip_white_space(raw, at + 1)

@@ -107,7 +107,8 @@ class PieceTable:
     def origin(self, offset: int) -> int:
         """Return the offset in the original text that corresponds to an offset in the current text.
 
-        For inserted text, the result is the start of the original text that the inserted text replaced.
+        For inserted text, the result is the place of the insertion, or the start of the original text that the inserted
+        text replaced.
         """
         position = 0
         begun: int | None = None
@@ -124,10 +125,10 @@ class PieceTable:
         return len(self._original)
 
     def edits(self) -> Iterator[tuple[Edit, Owners]]:
-        """Yield the edits of rewrites, each with the numbers of its rewrites.
+        """Yield the edits, each with the numbers of the rewrites that made the edit.
 
-        The edits refer to the original text, and have the order of this text. The result does not contain edits that
-        follow from all rewrites together, such as added imports (:data:`FOLLOWS`).
+        The edits refer to the original text, and have the order of this text. Edits that no single rewrite made are
+        omitted, such as added imports (:data:`FOLLOWS`).
         """
         run: Edit | None = None
         owners = FOLLOWS

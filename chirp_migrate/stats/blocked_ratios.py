@@ -4,14 +4,16 @@ An entry point is a training function or script. The times come from rounds. In 
 the same time. One process trains the version before the migration, and the other process trains the migrated version.
 Each process times each entry point at most once. A slow process slows down all entry points of its round, so only
 different rounds are independent. The interval of the total ratio therefore uses the variance between rounds. This
-variance is cluster-robust: each residual is scaled by ``sqrt(n / (n - 1))`` for n rounds. If every round times all
-entry points, each round has one value, which is the mean of the logarithms of its ratios, weighted by the share of each
-entry point in the total time. The interval is then Student's interval for the mean of these values. If an entry point
-was timed only once, its own variance is unknown, and the module uses the variance of the other entry points instead.
+variance is cluster-robust: the difference between each logarithm and the mean of its entry point is multiplied by
+``sqrt(n / (n - 1))``, where n is the number of rounds that timed the entry point. If every round times all entry
+points, each round has one value, which is the mean of the logarithms of its ratios, weighted by the share of each entry
+point in the total time. The interval is then Student's interval for the mean of these values. If an entry point was
+timed only once, its own variance is unknown. The module then uses the variance of the other entry points.
 
 With few rounds, the variance of a single entry point is a poor estimate. The module therefore combines this variance
-with the variance of all other entry points. The variance of the other entry points counts like at most four additional
-rounds (a moderated variance, Smyth 2004).
+with the variance of all other entry points. The variance of the other entry points has the weight that four additional
+rounds of this entry point would have, or a smaller weight if the other entry points have few rounds (a moderated
+variance, Smyth 2004).
 
 To limit the effect of outliers, the module clips the logarithm of each ratio to at most five standard deviations from
 the median of the entry point. The median absolute deviation estimates this standard deviation.
@@ -115,7 +117,7 @@ def _moderate_ratio(entry: _EntryLogarithms, others: float, borrowed: float) -> 
         entry: the logarithms of the entry point.
         others: variance of the logarithms around their means, over all other entry points.
         borrowed: weight of ``others`` in the moderated variance, in degrees of freedom. With a weight of 4, ``others``
-            counts like 4 additional rounds.
+            has as much influence as 4 additional rounds of the entry point.
     """
     count = len(entry.logs)
     freedom = borrowed + count - 1

@@ -5,15 +5,15 @@ The measurement has rounds, which repeat the same timings.
 Each interim analysis gets a share of the total error probability. The power family of spending functions (Kim & DeMets
 1987, exponent 1.2) defines these shares. The share is nearly proportional to the number of rounds since the previous
 analysis. With a larger exponent, early analyses would get much smaller shares, and their intervals would be very wide.
-The reason is that Student's quantiles for a few rounds rise steeply where the error probability is small. If the time
+The reason is that Student's quantiles for a few rounds become very large if the error probability is small. If the time
 budget ends the measurement early, the last analysis gets the shares of all analyses that did not take place.
 
 There are two ways to compute the error probability of an analysis from the shares. The first way uses the joint
 distribution of all analyses (Lan & DeMets 1983; algorithm of Armitage, McPherson & Rowe 1969). With the first way,
 early analyses reduce the power of the last analysis only a little. The joint distribution is exact for means with a
-normal distribution, and is usually also applied to Student's quantiles (Jennison & Turnbull 2000, 4.4). The second way
-uses the share of an analysis directly as its error probability. This way gives wider intervals, but is valid for any
-dependence between the analyses.
+normal distribution. For Student's quantiles, it is a common approximation (Jennison & Turnbull 2000, 4.4). The second
+way uses the share of an analysis directly as its error probability. This way gives wider intervals, but is valid for
+any dependence between the analyses.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class InterimAnalysis:
 def planned_interim_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
     """Return the interim analyses of a measurement with at most ``max_rounds`` rounds (repetitions).
 
-    For example, if ``max_rounds`` is 6, the first analysis follows round 4, and the second analysis follows round 6.
+    Analyses follow rounds 4, 8, 16 and so on, and the last analysis follows round ``max_rounds``. An earlier analysis
+    is omitted if the last analysis has less than 1.5 times as many rounds. For example, if ``max_rounds`` is 6, the
+    analyses follow rounds 4 and 6; if ``max_rounds`` is 10, rounds 4 and 10.
     """
     max_rounds = max(max_rounds, MIN_ROUNDS)
     counts: list[int] = []
@@ -79,7 +81,8 @@ def planned_interim_analyses(max_rounds: int) -> tuple[InterimAnalysis, ...]:
 def error_probability_of_last_analysis(analyses: Sequence[InterimAnalysis]) -> float:
     """Return the error probability for the interval of the last analysis, from the joint distribution of all analyses.
 
-    With this error probability, each analysis spends exactly its share of the total error probability.
+    The function assumes that each earlier analysis spends exactly its share of the total error probability. With the
+    returned error probability, the last analysis also spends exactly its share.
 
     Each round adds a value, such as the logarithm of its ratio, to a sum. The function models this sum as a Brownian
     motion that reaches time 1 at the last analysis. For each analysis, the function computes the distribution of this

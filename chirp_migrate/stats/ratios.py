@@ -3,7 +3,7 @@
 The times are measured in rounds, each of which measures both times of a ratio once. The interval of a ratio is
 Student's confidence interval for the mean of ``log(after / before)`` over all rounds. The interval is exact if these
 logarithms have a normal distribution. A bootstrap interval from only a few rounds would be too narrow, because
-resampling five values cannot show the tails of the distribution.
+resampling a few values cannot show the tails of the distribution.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
 
     Args:
         before: seconds before the migration, one value for each measurement.
-        after: seconds after the migration, which were measured together with ``before``, in the same order.
+        after: seconds after the migration, in the same order. Each value was measured together with the value of
+            ``before`` at the same index.
         confidence: probability that the interval contains the true ratio, between 0 and 1. The default is 0.95.
 
     Raises:
@@ -138,9 +139,9 @@ def ks_p_value(first: ArrayLike, second: ArrayLike) -> float:
     """Return the p-value of the Kolmogorov-Smirnov test of whether two samples have the same distribution.
 
     The p-value comes from the asymptotic distribution of the test statistic. Equal values (ties) can make the p-value
-    too large, but not too small. The same holds if value number i of one sample depends on value number i of the other
-    sample, for example because both come from the same spectrogram. Such values can hide a difference, but cannot cause
-    more false alarms.
+    too large, but not too small. The p-value can also be too large, but not too small, if value number i of one sample
+    depends on value number i of the other sample, for example because both come from the same spectrogram. So ties and
+    such pairs can hide a difference, but cannot cause more false alarms.
 
     Raises:
         ValueError: a sample is empty.
@@ -155,8 +156,8 @@ def detectable_difference(first_count: int, second_count: int, alpha: float) -> 
 
     The difference is the largest distance between the two distribution functions, from 0 to 1. For example, 0.1 means
     that 40 % of the first sample and 50 % of the second sample are below some value. The function assumes that the
-    distance is largest at a value that is near the median, because a share of 0.5 varies most by chance. If the samples
-    are too small to find any difference, the result is 1.0.
+    distance is largest near the median. This is the least favourable case, because a share of 0.5 varies most by
+    chance. If the samples are too small to find any difference, the result is 1.0.
 
     Args:
         first_count: number of values in the first sample.

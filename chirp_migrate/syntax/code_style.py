@@ -1,7 +1,7 @@
 """Lay out changed code as the project's formatter would, within the project's line length.
 
-Black formats a changed statement if the statement had black's layout before the change. This is also correct for
-projects that use ruff's formatter, because ruff writes the same layout. All other statements keep their layout.
+Black formats a changed statement if the statement had black's layout before the change. Black's layout is also correct
+for projects that use ruff's formatter, because ruff writes the same layout. All other statements keep their layout.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class CodeStyle:
     root: Path | None = None
 
     def load(self) -> None:
-        """Import black and read the settings now, instead of later, when the first statement is formatted."""
+        """Import black and read the settings now, so that this work does not delay the first formatted statement."""
         import black  # noqa: F401
 
         _ = self._settings
@@ -53,8 +53,9 @@ class CodeStyle:
         """Return the largest permitted line length, in columns, for a file with this text.
 
         If black, ruff and flake8 have no settings, the limit is the length of the file's longest line of code, but at
-        least 88 and at most 120. Comments do not count. Lines in which a string comes before the first bracket, such as
-        docstrings, do not count either, because black does not wrap such lines.
+        least 88 and at most 120. The search for the longest line skips lines with only a comment. The search also skips
+        lines in which a string comes before the first bracket, such as docstrings, because black does not wrap such
+        lines.
         """
         if self.configured_length is not None:
             return self.configured_length
@@ -134,10 +135,10 @@ class CodeStyle:
 
     @cached_property
     def _settings(self) -> Mapping[str, Any]:
-        """Return the options for ``black.Mode``, and ``trailing_commas``: whether a linter requires trailing commas.
+        """Return the options for ``black.Mode``, and the additional option ``trailing_commas``.
 
-        The options come from the nearest folder with settings for black, ruff or flake8. Without such a folder, the
-        result is empty.
+        ``trailing_commas`` is True if ruff's linter requires trailing commas. The options come from the nearest folder
+        with settings for black, ruff or flake8. Without such a folder, the dictionary is empty.
         """
         for folder in _folders_upwards(self.root):
             for found in (_black_settings(folder), _ruff_settings(folder), _flake8_settings(folder)):
@@ -148,10 +149,10 @@ class CodeStyle:
 
 @lru_cache(maxsize=4)
 def _longest_line(text: str) -> int:
-    """Return the length of the longest line of code in ``text`` that black could wrap, in characters.
+    """Return the length, in characters, of the longest line of code in ``text`` that black could wrap.
 
-    Black could wrap a line whose code, without a comment at the end, ends with a bracket, a colon or a comma. Lines
-    with a string before the first bracket do not count, because black does not split strings.
+    Black could wrap a line whose code, without a comment at the end, ends with a bracket, a colon or a comma. The
+    search skips lines with a string before the first bracket, because black does not split strings.
     """
     longest = 0
     for line in text.splitlines():
@@ -168,7 +169,7 @@ def _fits_without_comment(line: str, length: int) -> bool:
 
 
 def read_ruff_settings(root: Path) -> tuple[Path, Mapping[str, Any]] | None:
-    """Return the folder that contains ruff's settings for ``root``, and the settings; None if no folder has settings.
+    """Return the nearest folder with settings of ruff for ``root``, and these settings; None without such a folder.
 
     Raises:
         ValueError: a file with settings is not TOML.

@@ -3,9 +3,9 @@
 The expressions match gaps, which are the text between two words of code.
 
 Any text may be searched, so the time of a search must be linear in the length of the text. For this reason, the number
-of comments in a gap is limited. Some patterns extend up to a bracket, which may be missing in the text. A match of such
-a pattern must end before the next place at which another match could begin. Otherwise, a search without a bracket would
-read the rest of the text once for each such place.
+of comments in a gap is limited. Some patterns match all text up to a bracket, such as the text after ``setattr(``. Such
+a pattern must not match beyond the next place at which another match could begin, such as the next ``setattr``.
+Otherwise, in a text without the bracket, the search would read the rest of the text again from each of these places.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class ImportStyle:
     is_vendored: bool = False
 
     def load(self) -> None:
-        """Import isort and read the settings now, instead of later, when the first import is written."""
+        """Import isort and read the settings now, so that this work does not delay the first added import."""
         _ = self._read
 
     @property
@@ -106,7 +106,7 @@ class ImportStyle:
         """Return the usable configurations for isort, and a message.
 
         The preferred configuration is the first item of the list. The message is the reason why a configuration of the
-        project cannot be used; "" if there is no such configuration.
+        project cannot be used; "" if all its configurations can be used.
         """
         import isort  # only commands that rewrite need isort, and importing isort takes a sixth of a second
         from isort.exceptions import ISortError
@@ -131,7 +131,8 @@ class ImportStyle:
     def _with_runtime(self, config: isort.Config) -> isort.Config:
         """Return isort's settings ``config``, changed so that the runtime counts as a package of the project.
 
-        If ``config.src_paths`` does not contain the root folder of the project, return ``config`` unchanged.
+        If ``config.src_paths`` does not contain the root folder of the project, isort does not search this folder for
+        the project's own packages. In this case, return ``config`` unchanged.
         """
         import isort
 
@@ -142,8 +143,8 @@ class ImportStyle:
     def insertions(self, imports: str, line: str) -> list[Edit] | None:
         """Return edits of ``imports`` that add ``line`` at the place that isort would choose.
 
-        The result is None if ``imports`` are not in isort's order. If a project has settings for isort and for ruff,
-        the present order of ``imports`` decides which settings apply.
+        The result is None if ``imports`` are not in isort's order. A project may have settings for isort and for ruff.
+        The function then uses the first of these settings with which ``imports`` are already sorted.
 
         Args:
             imports: text of consecutive import statements, including the last newline.

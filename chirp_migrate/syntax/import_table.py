@@ -46,8 +46,8 @@ class ImportTable:
         exported: the names in ``__all__``; None if the module does not assign a single literal list or tuple to
             ``__all__``.
         parameters: for each function at the top level, the names of the parameters that a call can pass by keyword, in
-            order. For each class at the top level, the names of the positional parameters of ``__init__`` after
-            ``self``.
+            order. For each class at the top level, the names of the parameters of ``__init__`` after ``self`` that a
+            call can pass by position or by keyword.
     """
 
     imports: dict[str, set[str]] = field(default_factory=dict)

@@ -90,11 +90,11 @@ def _is_deeper(tree: ast.AST, limit: int) -> bool:
 def syntax_tree(text: str) -> ast.Module:
     """Parse ``text`` with Python's own parser, which also accepts top-level ``await``, as in notebooks.
 
-    Callers must not change the tree. The function refuses text that is nested too deeply, because LibCST would recurse
-    over the text without a limit.
+    Callers must not change the tree. The function refuses text that is nested too deeply, because LibCST has no limit
+    for its recursion.
 
     Raises:
-        UnparsableModule: the text is not Python of the running version.
+        UnparsableModule: the text is not valid in the Python version that runs the program, or is nested too deeply.
     """
     try:
         with warnings.catch_warnings():
@@ -146,8 +146,8 @@ class Module:
         """Return the result of ``analysis`` for this module, from a cache after the first call.
 
         Args:
-            analysis: function of this module and the arguments ``asked``.
-            asked: further positional arguments of the function; they must be hashable.
+            analysis: a function whose first argument is this module, and whose further arguments are ``asked``.
+            asked: the further positional arguments, which must be hashable.
         """
         key = (analysis, asked)
         if key in self._analyses:
@@ -158,9 +158,9 @@ class Module:
         return found
 
     def drop_cache(self) -> None:
-        """Drop all cached results, and stop caching.
+        """Drop all cached results, and stop caching, so that Python can free a module that is no longer needed.
 
-        Cached results refer to this module, so the cache would keep the module in memory.
+        Cached results refer to the module. Without this call, this reference cycle would keep the module in memory.
         """
         self._analyses.clear()
         self._keeps = False
@@ -208,7 +208,7 @@ class Module:
 
     @property
     def parents(self) -> Mapping[cst.CSTNode, cst.CSTNode]:
-        """Return the parent of each node of code, by node."""
+        """Return a mapping from each node of code to its parent."""
         return self._index[0]
 
     def find(self, *types: type[Node]) -> list[Node]:
@@ -236,7 +236,7 @@ class Module:
     def _statement_offsets(self) -> dict[cst.CSTNode, tuple[int, int, int]]:
         """Return three offsets of each statement: the start with decorators, the start without decorators, and the end.
 
-        The offsets come from ``ast``. An ``elif`` part does not count as a statement.
+        The offsets come from ``ast``. An ``elif`` part has no entry.
         """
         read = zip(self._index[2], _nested_statements(syntax_tree(self.text).body), strict=True)
         return {
@@ -274,7 +274,8 @@ class Module:
         generated code, moved to the offset of the statement.
 
         If ``node`` is in the header of a compound statement, the result only has the spans in the header. If the
-        generated code differs from the text, the result has the spans of all nodes of the module.
+        generated code differs from the text, LibCST generates the code of the whole module instead. The result then has
+        the spans of all nodes of the module.
         """
         inside = node
         for around in (node, *self.ancestors(node)):
@@ -288,7 +289,7 @@ class Module:
         return node_spans(self.tree, self.text)
 
     def offset(self, line: int, units: int) -> int:
-        """Convert a position in the text, as ``ast`` counts positions, to an offset in code points.
+        """Convert a line and column from an ``ast`` node to an offset in code points.
 
         Args:
             line: number of the line, from 1.
@@ -397,7 +398,10 @@ class Module:
         return [star for star in self.scopes.stars if not _lacks_loading_names(star[0])]
 
     def names_from_later_stars(self, node: cst.CSTNode) -> set[str]:
-        """Return the qualified names that ``node`` has if an ``import *`` below all bindings of the name rebinds it."""
+        """Return the qualified names that ``node`` may get from a later ``import *``.
+
+        Such an ``import *`` is below all other bindings of the name, and may rebind the name.
+        """
         path = _dotted_path(node)
         if path is None or not self.scopes.stars:
             return set()
@@ -443,9 +447,9 @@ class Module:
 
 
 def _small_statement(statement: cst.CSTNode, place: int) -> cst.CSTNode:
-    """Return the statement at index ``place`` of a line of statements, such as ``a = 1; b = 2``.
+    """Return the small statement at index ``place`` if ``statement`` is a line such as ``a = 1; b = 2``.
 
-    The result for any other node is the node itself.
+    Otherwise, the result is ``statement`` itself.
     """
     return statement.body[place] if isinstance(statement, cst.SimpleStatementLine) else statement
 

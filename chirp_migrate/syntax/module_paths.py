@@ -41,7 +41,7 @@ class ModulePaths:
 
     @cached_property
     def _below(self) -> dict[str, set[str]]:
-        """Return the names that scripts in subfolders use for modules, each with the dotted names from the root.
+        """Map each name by which scripts in subfolders import modules to the modules' dotted names from the root.
 
         For ``backend/utils/common.py``, scripts in the folder ``backend`` use the name ``utils.common``. The result
         then has the key ``utils.common`` with the value ``{"backend.utils.common"}``.
@@ -64,7 +64,7 @@ class ModulePaths:
 
     @cached_property
     def _within(self) -> dict[tuple[str, str], set[str]]:
-        """Return the dotted names of modules, by the name of a folder and the dotted name counted from this folder.
+        """Map the name of a folder, and the dotted name of a module from this folder, to dotted names from the root.
 
         For ``a/b/c.py``, the key ``("a", "b.c")`` has the value ``{"a.b.c"}``.
         """
@@ -89,15 +89,17 @@ class ModulePaths:
         """Return the dotted names, from the root, of modules that ``import name`` in the file at ``path`` may find.
 
         Scripts import modules from their own folder, or from a folder that they put on ``sys.path``. Modules of a
-        package import from the folder that contains the package. If these folders lack the module, a module of a
-        package in any folder counts, such as ``backend.utils.common`` for ``utils.common``. A module without a package
-        does not count, because a library may have the same name.
+        package import from the folder that contains the package. If these folders lack the module, the function
+        searches the packages in all folders. For example, ``import utils.common`` then finds
+        ``backend/utils/common.py``. The function does not find a module whose folder has no ``__init__.py`` in this
+        way, because a library may have the same name.
 
         Args:
             name: dotted name of the module, as the import statement contains it.
             path: path of the importing file.
-            search_paths: for each ``sys.path`` in the file, the words after ``sys.path`` on the same line, the last
-                word first. Each word may be the name of a folder that the script puts on ``sys.path``.
+            search_paths: for each ``sys.path`` in the file, the words after ``sys.path`` on the same line, in reverse
+                order. Each word may be the name of a folder that the script puts on ``sys.path``. Of the words with
+                which the module can be found, the last word on the line decides.
         """
         folder = package_name(path)
         folders = list(accumulate(folder.split("."), "{}.{}".format)) if folder else []
@@ -119,7 +121,8 @@ class ModulePaths:
 def module_name_from_root(path: str) -> str:
     """Return the dotted name of the module at ``path``, counted from the root folder.
 
-    The name has a leading dot if a library has the same name as the module's top-level package.
+    The name gets a leading dot if a library such as ``torch`` has the same name as the module's top-level package. The
+    dot distinguishes the module from a module of the library.
     """
     name = module_name(path)
     return f".{name}" if name.partition(".")[0] in _LIBRARIES else name
