@@ -92,8 +92,8 @@ def in_short(tallies: Tallies, at_margin: Mapping[float, Tally], settings: Mappi
     ]
     lines += [
         "A last simulation has noise with a standard deviation of 6 %. One entry point is slower by just more than the "
-        "margin, and 15 entry points take half the time. `verify` may miss the slower entry point in 2.5 % of the "
-        "verifications. The noise includes slow changes. `verify` did not name the slower entry point in "
+        "margin, and 15 entry points take half the time. By design, `verify` misses the slower entry point in at most "
+        "2.5 % of the verifications. The noise includes slow changes. `verify` did not name the slower entry point in "
         f"{', and in '.join(texts)} ({rates[0.0].of:,} trials each).",
         "",
         *_made_by(settings),

@@ -91,10 +91,11 @@ METRICS = tuple(Metric(name, unit, title, method, requirement) for name, unit, t
      "largest memory that PyTorch reserved on all visible GPUs together"),
     ("memory_mib", "MiB", "memory", "R-000-3.1",
      "largest memory of the training process with its workers, read at the last batch of each pass in the first "
-     "epoch, as proportional set size (PSS: shared pages count once); without PSS, `memory_kind` names the kind"),
+     "epoch, as proportional set size (PSS: shared pages count once); if the system does not report PSS, `memory_kind` "
+     "in JSON names the kind of memory that was read"),
     ("lost_workers", "loaders", "loaders that lost workers", "R-000-5.2",
      "loaders with a worker that died and was replaced, or that could not start, counted in all rounds; before the "
-     "migration, the death of a worker ends the training"),
+     "migration, no worker is replaced, because the death of a worker ends the training"),
 ))  # fmt: skip
 
 
