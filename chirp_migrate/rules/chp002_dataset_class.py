@@ -27,8 +27,8 @@ from chirp_migrate.rules.api import (
 _DOES = {
     "standardizes_samples": "standardises one sample at a time",
     "augments_samples": "augments one sample at a time",
-    "augments_images": "masks an image of one sample at a time",
-    "lists_samples": "returns the samples of a list",
+    "augments_images": "converts one sample at a time to an image and masks the image",
+    "lists_samples": "returns one sample of a list at a time",
 }
 
 
@@ -69,8 +69,8 @@ class WorkerSafeDatasetClass(Rule):
     reason = (
         "Standardising and augmenting one sample at a time takes longer than reading the sample. With a decorator, a "
         "class declares in which attributes it stores dataset, indices, statistics and transforms. Loaders then read "
-        "whole batches if these batches are equal to the batches of the class's own code. In all other cases, loaders "
-        "run the class's own code for each sample. The class itself does not change."
+        "whole batches, but only if the class's own code would return equal batches. In all other cases, loaders run "
+        "the class's own code for each sample. The class itself does not change."
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)

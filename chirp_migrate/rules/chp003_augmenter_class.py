@@ -122,7 +122,10 @@ def _examine_class(module: Module, project: Project, node: cst.ClassDef) -> Rule
         except UnknownAugmentation as reason:
             problem = str(reason)
         if problem is not None:
-            message = f"`{title}` not rewritten: `@{decorator}` may be wrong for this class, because {problem}"
+            message = (
+                f"`{title}` not rewritten: the class may augment in another way than `@{decorator}` declares, because "
+                f"{problem}"
+            )
             return RuleMatch(offset, message)
         calls_made = [call.func for call in find_nodes(methods[entry], cst.Call)]
         called = [name for name in methods if any(is_self_attribute(one, name) for one in calls_made)]

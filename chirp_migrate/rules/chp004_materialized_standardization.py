@@ -66,7 +66,7 @@ class MaterializedStandardization(Rule):
     reason = (
         "The code standardises one sample at a time, with two temporary tensors for each sample. The runtime's "
         "function builds the same list in one operation if the samples are rows of tensors in memory. The function "
-        "reads all other samples one by one, as the original code does."
+        "reads samples of any other kind one by one, as the original code does."
     )
     safety = Safety.SAFE
     trigger = ("ataset",)
@@ -123,11 +123,11 @@ def _rewrite_loop(module: Module, project: Project, node: cst.For, found: Standa
     problem = ""
     if empty is None:
         problem = (
-            f"the rule needs `{collected} = []` above the loop, in the same block, without a use of `{collected}` "
-            "before the loop"
+            f"the rule needs `{collected} = []` above the loop in the same block, without a use of `{collected}` or a "
+            "statement such as `return` in between"
         )
     elif unfinished_list_may_be_seen(module, node, collected):
-        problem = f"other code may read `{collected}` before the loop ends"
+        problem = f"code may read `{collected}` while the loop still fills the list"
     elif any(may_be_read_outside_loop(module, project, node, one) for one in sorted(names_in_code(node))):
         problem = "code outside the loop may read a variable that the loop assigns"
     if empty is None or problem:

@@ -38,7 +38,7 @@ from chirp_migrate.rules.api import (
 _REPLACEMENT = "WorkerSafeAugmentedDataset"
 #: Attributes of the new class that objects of the replaced class do not have.
 _ATTRIBUTES = ("dataset", "training", "transforms")
-_ADDS = "the rewrite adds attributes `dataset`, `training` and `transforms`"
+_ADDS = "the dataset gets attributes `dataset`, `training` and `transforms`"
 
 
 class DatasetWrapper(Rule):
@@ -85,9 +85,8 @@ class DatasetWrapper(Rule):
     code = "CHP005"
     name = "dataset-wrapper"
     reason = (
-        "A dataset class that type() creates from lambdas cannot be sent to worker processes, and all objects of the "
-        "class share one captured augmentation object. The rewrite uses a class of chirpid_patch, which augments "
-        "whole batches."
+        "A dataset class that type() creates from lambdas cannot be pickled for worker processes. The rewrite uses a "
+        "class of chirpid_patch, which can be pickled, and augments whole batches."
     )
     safety = Safety.SAFE
     trigger = ("Dataset",)
@@ -146,7 +145,8 @@ def _examine_type_call(
         problem = f"{_ADDS}, and the project sets such attributes on objects other than `self`"
     if problem is None and any(may_be_deep_copied(module, project, place) for place in constructions):
         problem = (
-            "a deep copy of an object that contains the dataset would also copy the wrapped dataset and the transforms"
+            "after the rewrite, a deep copy of an object with this dataset would also copy the wrapped dataset and "
+            "the transforms"
         )
     if problem is not None:
         found = "this dataset class is made by type() from lambdas; use a class statement"

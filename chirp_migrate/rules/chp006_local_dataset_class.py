@@ -185,8 +185,8 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     calls = constructor_calls(module, node, title)
     if calls is None:
         raise NotMovable(
-            "the code uses the class in another way than a call, passes `*` or `**` to the class, or may call the "
-            "class before its definition"
+            "the rule needs code that only calls the class, after the definition of the class, and without `*` or "
+            "`**` in the calls"
         )
     namesakes = [one for one in module.find(cst.ClassDef) if one.name.value == title and one is not node]
     is_free = not namesakes and movability.is_unused_outside_scope(module, local.project, title, local.scope)
@@ -195,8 +195,8 @@ def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
     name = title if is_free else move.first_unused_name(module, [wish], unfree.union(taken))
     if name != title and local.project.search(_NAMES_OF_CLASSES, "__name__"):
         raise NotMovable(
-            f"the class `{title}` would get another name at module level, and the project reads names of classes "
-            "(`__name__`)"
+            f"at module level, the class would need another name than `{title}`, and the project reads names of "
+            "classes (`__name__`)"
         )
     taken.add(name)
     start, end = move.definition_range(module, node)
@@ -226,13 +226,16 @@ def _edits_of_construction(local: LocalClass, call: cst.Call, name: str) -> Iter
     for one in local.values:
         owner = module.scopes.lookup(one.name, call)
         if owner is None or owner.scope is not one.scope:
-            raise NotMovable(f"`{one.name}` refers to another object at a constructor call than inside the class")
+            raise NotMovable(f"a constructor call cannot read the variable `{one.name}` that the class captures")
     if local.values:
         last = call.args[-1] if call.args else None
         if last is not None and isinstance(last.value, cst.GeneratorExp) and not last.value.lpar:
             raise NotMovable("a constructor call passes a generator expression without parentheses")
         if last is not None and local.init is None:
-            raise NotMovable("the class inherits its constructor, and code calls the class with arguments")
+            raise NotMovable(
+                "code passes arguments to the inherited `__init__`, which the new `__init__` of the class would not "
+                "accept"
+            )
         end = module.span(call)[1] - 1
         lead = ", " if last is not None and not isinstance(last.comma, cst.Comma) else ""
         yield Edit(end, end, lead + ", ".join(f"{value.name}={value.name}" for value in local.values))

@@ -76,6 +76,6 @@ def _wrap_dataset(module: Module, project: Project, name: str, wrapper: cst.Para
         read = "`spec_augment`" if len(flags) == 1 else "`spec_augment` and `gaussian_noise`"
         message = (
             "no code reads the augmentation flags; "
-            f"the rewrite calls `{name}` with the dataset and with {read} of the configuration"
+            f"the rewrite passes the dataset, and {read} of the configuration, to `{name}`"
         )
         yield RuleMatch(module.span(call)[0], message, (edit,))

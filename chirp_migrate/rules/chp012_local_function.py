@@ -206,7 +206,7 @@ def _move_function(
     moved.check_indistinguishable(uses)
     removes_local = _is_only_definition(module, node, uses) and not moved.is_changed
     if moved.is_recursive and not removes_local:
-        raise NotMovable("the function calls itself by its local name, which code at module level cannot read")
+        raise NotMovable("the function calls itself by its local name, and would not find this name from module level")
     defaults = [module.source(one) for one in moved.bound]
     # Equal functions share a moved function only if both keep, or both lose, their local name.
     key = "\n".join(

@@ -139,12 +139,12 @@ def _check_loop(
         offset, shown = module.span(transfers[0][0])[0], module.source(transfers[0][0]).strip()
         problems = [problem for _, problem in transfers if problem is not None]
         if problems:
-            message = f"not rewritten: `{shown}` waits for its copy to the device, but {problems[0]}"
+            message = f"not rewritten: `{shown}` blocks until the copy to the device is done, but {problems[0]}"
             yield RuleMatch(offset, message, why="not-surely-safe")
         else:
             message = (
-                f"`{shown}` waits for its copy to the device; `non_blocking=True` lets the copy overlap with "
-                "computation"
+                f"`{shown}` blocks until the copy to the device is done; `non_blocking=True` lets the copy overlap "
+                "with computation"
             )
             edits = tuple(edit for call, _ in transfers for edit in _insert_non_blocking(module, call))
             edits = split_tuple_assignment(module, project.code_style, statement, edits) or edits
@@ -184,7 +184,7 @@ def _gain_of_copies(
     """Return the gain of the copies in one statement, and (path, line) of each call that builds a pinning loader."""
     pinned = loader_gains(project).pinning_calls(module, loop, partial(is_moved_by_rule, project))
     if not pinned:
-        why = "no loader of this loop is both rewritten and known to pin its batches"
+        why = "no loader of this loop provably pins its batches and has a gain from the migration"
         return Gain(GainKind.NOTHING, why), frozenset()
     path, line = pinned[0].path, getattr(pinned[0].node, "lineno", 1)
     if has_wait_after_transfers(DeviceLoop(module, loop, loaders), transfers):

@@ -67,7 +67,8 @@ class SetEpoch(Rule):
     reason = (
         "A DistributedSampler shuffles by its seed and its epoch. A loop that never calls `set_epoch` trains on the "
         "same order in every epoch. Calling `set_epoch` changes the order from the second epoch on. So the rewrite "
-        "needs --unsafe, unless a condition about distributed training guards the sampler."
+        "needs --unsafe, unless a condition such as `if args.distributed` decides whether the sampler is built or the "
+        "loop runs."
     )
     safety = Safety.BEHAVIOUR
     finds_bugs = True
@@ -135,7 +136,7 @@ def _insert_set_epoch(module: Module, around: list[cst.For], sampler: Distribute
     lines = [f"if isinstance({sampler.name}, {sampler.guard}):", f"\t{call}"] if sampler.guard else [call]
     edit = insert_at_start_of_block(module, loop.iter, loop.body, lines)
     problems = (
-        (edit is None, "the loop is on one line, so a check of the sampler does not fit"),
+        (edit is None, "the loop is on one line, so the rule cannot insert an `if` statement"),
         (not inner, "the loop builds the sampler again in every iteration"),
         (len(chosen) > 1, "it is not clear which of the loops counts the epochs"),
         ("." in epoch or not epoch.strip("_"), "the loop has no variable for the epoch"),

@@ -81,8 +81,8 @@ class UnpicklableState(Rule):
             what = f"`self.{attribute}` (CUDA tensors made in `__init__`)"
             yield RuleMatch(
                 module.span(value)[0],
-                f"{what} fails in forked workers, and opens a CUDA context in each worker that is not forked. With "
-                "workers, keep the tensors on the CPU and move batches in the training loop",
+                f"{what}: forked workers cannot use these tensors, and every other worker opens its own CUDA context. "
+                "With workers, keep the tensors on the CPU and move batches in the training loop",
             )
         for one in unpicklable_matches(module, project, ReportedUnpicklableKind.STATE):
             yield replace(one, message=f"{one.message}. {SEE_IT}")

@@ -66,6 +66,6 @@ class UnguardedScript(Rule):
             what = "this loader with workers is built" if one.builds else "this loader with workers is iterated over"
             yield RuleMatch(
                 module.offset(getattr(node, "lineno", 1), getattr(node, "col_offset", 0)),
-                f"{what} at import: under spawn and forkserver (macOS, Windows, Linux from "
-                'Python 3.14) each worker runs this line again. Move the line under `if __name__ == "__main__":`',
+                f"{what} when the script is imported: with spawn and forkserver (macOS, Windows, Linux from "
+                'Python 3.14), each worker runs this line again. Move the line under `if __name__ == "__main__":`',
             )

@@ -31,7 +31,7 @@ class PickledMemoryMap(Rule):
     reason = (
         "NumPy pickles a memory map with its contents. A worker that is not forked (macOS, Windows, and Linux with "
         "Python 3.14 or later) loads the whole file into its memory, which defeats the memory map. In a run with "
-        "such workers, `doctor` counts the bytes."
+        "such workers, `doctor` reports how many bytes the loader pickles for each worker."
     )
     safety = Safety.ADVICE
     trigger = ("memmap", "mmap_mode")

@@ -23,7 +23,7 @@ class CustomLoadingCode(Rule):
         "Hand-written loading code must solve problems that PyTorch's DataLoader has already solved. The workers of a "
         "DataLoader seed themselves, use shared memory and end with the loader. A DataLoader loads batches ahead, in "
         "the right order. PyTorch also has pinned memory, and copies to the device that do not block. "
-        "docs/migration-notes.md lists the replacement of each attribute and each hand-written pattern."
+        "docs/migration-notes.md lists replacements for hand-written patterns, and for the attributes of such loaders."
     )
     safety = Safety.ADVICE
     trigger = (
@@ -57,7 +57,7 @@ def _advice(found: CustomLoading) -> str:
     settings = join_texts([f"`{name}`" for kind in found.machinery for name in _INSTEAD[kind]])
     if found.around_loader:
         moving = ", or `chirpid_patch.DevicePrefetcher` around the loader" if STREAMS in found.machinery else ""
-        return f"the underlying `DataLoader` can do the same, with {settings}{moving}"
+        return f"the `DataLoader` inside this code can do the same, with {settings}{moving}"
     if isinstance(found.node, cst.ClassDef):
         return f"derive the class from `chirpid_patch.WrappedDataLoader`, which has {settings}"
     return f"use a `DataLoader` or `chirpid_patch.WrappedDataLoader`, with {settings}"

@@ -42,7 +42,8 @@ class CopiesInLoop(Rule):
     name = "copies-in-loop"
     reason = (
         "`.cpu()`, `.numpy()` and `.tolist()` of a result wait for the device in every step, although the "
-        "code needs the values only after the loop. Collected tensors can be copied at once after the loop. The rule "
+        "code needs the values only after the loop. If the loop collects the tensors, one copy after "
+        "the loop moves all values. The rule "
         "does not rewrite the code for two reasons. The collected tensors may not fit into the memory of the device. "
         "A model that runs as a CUDA graph overwrites its previous output."
     )

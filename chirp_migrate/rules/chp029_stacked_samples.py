@@ -106,7 +106,10 @@ def _make_match(module: Module, project: Project, call: cst.Call, scan: ScannedS
     offset, problem = module.span(call)[0], why_not_readable_before_loop(module, project, scan)
     computed = scan.index is not None and not isinstance(scan.index, cst.Name)
     if problem is None and computed and not _exists_before_loop(module, scan.iterable):
-        problem = f"`{module.source(scan.iterable).strip()}` may compute its items while samples are read"
+        problem = (
+            f"`{module.source(scan.iterable).strip()}` may compute items during the loop, but the rewrite would "
+            "compute all items first"
+        )
     if problem is None and "#" in module.source(call):
         problem = "the rewrite would lose a comment in this code"
     if problem is not None:

@@ -186,7 +186,7 @@ class NotebookSource:
         head, *parts = re.split(rf"# %% {self._tag} (\d+){newline}", text.removesuffix(self._trailer))
         expected = [str(piece.cell.number) for piece in self._pieces]
         if head or parts[::2] != expected or not text.endswith(self._trailer):
-            raise UnreadableSource("a rewrite would cross the border between two cells")
+            raise UnreadableSource("the rewritten code cannot be divided into the cells of the notebook")
         cells = [part.removeprefix(newline).removesuffix(newline) for part in parts[1::2]]
         # If a rewrite removed the first lines of a cell, such as unused imports, also remove the blank lines below.
         return [
@@ -231,7 +231,7 @@ def _used_too_early(cells: Sequence[str], timed: Sequence[bool]) -> set[tuple[st
         try:
             tree = parse_cell(text)
         except (SyntaxError, ValueError) as error:
-            raise UnreadableSource(f"a rewrite would cross the border between two cells: {error}") from None
+            raise UnreadableSource(f"after the rewrite, a cell is not valid Python: {error}") from None
         for statement in tree.body:
             place += 1
             for name in _defined_names(statement):

@@ -107,7 +107,7 @@ def code_cells(raw: str) -> list[CodeCell]:
         if _skip_white_space(raw, end) != len(raw):
             raise json.JSONDecodeError("Extra data", raw, end)
     except (ValueError, RecursionError) as error:  # a number with too many digits raises ValueError, too
-        raise UnreadableSource(f"the file is not the JSON of a notebook: {error}") from None
+        raise UnreadableSource(f"the file cannot be read as a notebook: {error}") from None
     if not isinstance(members, dict):
         raise UnreadableSource("the file is JSON, but not a notebook")
     _check_format(members)

@@ -64,7 +64,8 @@ class SourceFile:
         source = cls(text, encoding, bom)
         if source.data != data:
             raise UnreadableSource(
-                f"decoding the file as {encoding} and encoding the result yields other bytes than the file"
+                f"a rewrite would also change unrelated bytes: {encoding} does not encode the decoded text "
+                "to the same bytes"
             )
         return source
 

@@ -51,7 +51,9 @@ class Ratio(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not 0 < self.low <= self.value <= self.high < math.inf:
-            raise ValueError(f"ratio {self.value} is not positive or outside its interval [{self.low}, {self.high}]")
+            raise ValueError(
+                f"the ratio {self.value} must be above 0 and inside its interval [{self.low}, {self.high}]"
+            )
 
     @property
     def saved(self) -> tuple[float, float, float]:
@@ -101,7 +103,7 @@ def paired_ratio(before: Sequence[float], after: Sequence[float], confidence: fl
         ValueError: there are fewer than two pairs, the two sequences differ in length, or a time is not positive.
     """
     if len(before) != len(after) or len(before) < 2:
-        raise ValueError("a ratio with an interval needs at least two measured times, and equally many of each version")
+        raise ValueError("a ratio with an interval needs two or more pairs of times (before and after the migration)")
     if min(*before, *after) <= 0:
         raise ValueError("each time in seconds must be above 0")
     import numpy as np

@@ -40,18 +40,19 @@ def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> byte
         ended = run_git(Path(folder), ["merge-file", "-p", "-q", *names])
     if ended is None:
         raise WriteRefused(
-            "--merge needs git, which is not installed: nothing was changed. Install git, or see --force."
+            "--merge needs git, which is not installed: nothing was changed. Install git, or run rollback with "
+            "--force to lose the edits."
         )
     if not 0 <= ended.returncode <= _MOST_CONFLICTS:
         raise MergeConflict("git cannot merge the file as text")
     if ended.returncode:
-        places = "1 place was" if ended.returncode == 1 else f"{ended.returncode} places were"
+        places = "1 place" if ended.returncode == 1 else f"{ended.returncode} places"
         line = _first_conflict_line(ended.stdout)
         raise MergeConflict(
-            f"{places} edited where the migration had also changed the code, the first near line {line}"
+            f"the migration and the later edits changed the same code in {places}, the first near line {line}"
         )
     if _is_valid(path, edited) and not _is_valid(path, ended.stdout):
-        raise MergeConflict("the file with the edits is not valid without code that the migration added")
+        raise MergeConflict("without the code that the migration added, the edited file would not be valid")
     return ended.stdout
 
 

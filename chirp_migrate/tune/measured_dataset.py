@@ -101,7 +101,7 @@ def _check_is_measurable(dataset: Any) -> None:
     kind = type(dataset).__name__
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
         raise TaskNotPossible(
-            f"{kind} is a stream, whose samples depend on the number of workers: tune needs "
+            f"{kind} is an iterable dataset, whose samples depend on the number of workers: tune needs "
             "a dataset with __getitem__ and __len__"
         )
     try:

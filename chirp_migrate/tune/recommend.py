@@ -70,7 +70,7 @@ def _recommend_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> li
     if loader.now is not None and loader.now in rates:
         smaller = loader.now.size <= way.size
         if loader.now == way or (smaller and not costly_is_faster(rates[loader.now], rates[way])):
-            return [Recommendation(_setting_name(loader, "num_workers"), "keep it", f"{way} is the current setting")]
+            return [Recommendation(_setting_name(loader, "num_workers"), "keep it", "no setting is clearly faster")]
         rate = f"{rates[way]:.0f} samples/s" + (f" with {way}" if way.prefetch_threads else "")
         now = str(loader.now) if loader.now.is_in_main_process else f"with {loader.now}"
         why = f"{rate} against {rates[loader.now]:.0f} {now}"
@@ -89,7 +89,7 @@ def _recommend_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> li
         if loader.now is None or loader.now.prefetch_factor != way.prefetch_factor:
             level = loader.comparisons[loader.measured.index(chosen)].outcome is SettingsOutcome.TIED
             same = (
-                "the smallest value that is tied with the best"
+                "the smallest value that is about as fast as the best"
                 if level
                 else "the value with the fastest measured loading"
             )
@@ -104,7 +104,10 @@ def _recommend_persistent_workers(loader: LoaderReport, chosen: CandidateMeasure
     epoch_s = loader.samples / mean_rate(chosen.rates).value
     if start_s < NOTICEABLE * epoch_s:
         return []
-    why = f"workers deliver the first batch after {start_s:.2f} s, and the rest of an epoch takes about {epoch_s:.1f} s"
+    why = (
+        f"in each epoch, workers start again and deliver the first batch after {start_s:.2f} s; the rest of the epoch "
+        f"takes about {epoch_s:.1f} s"
+    )
     return [Recommendation("persistent_workers", "True", why)]
 
 
@@ -169,7 +172,7 @@ def _recommend_at_limits(loader: LoaderReport, chosen: CandidateMeasurement) -> 
     if loader.cpu_share is not None and loader.cpu_share < WAITING and quiet:
         waits = 1 - loader.cpu_share
         what = "try more workers than CPUs, or move the files to faster storage (local disk, one memory-mapped array)"
-        why = f"during {format_percent(waits)} of its time, loading waits and does not compute"
+        why = f"during {format_percent(waits)} of its time, loading waits (probably for files) and does not compute"
         advice.append(Recommendation(_setting_name(loader, "num_workers"), what, why))
     per_s = mean_rate(chosen.rates).value / (loader.batch_size or 1)
     if loader.role == "training" and loader.batch_size == _BATCH and per_s < _BATCHES_PER_S:

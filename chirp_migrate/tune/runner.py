@@ -120,7 +120,7 @@ def _find_subjects(
         return [subject], None, []
     if request.config is not None:
         return [build_dataset_from_config(Path(request.tree), request.config, request.uses_runtime)], None, []
-    assert request.discovery is not None, "a task must have a dataset, a configuration file or a training"
+    assert request.discovery is not None, "a task must have a dataset, a configuration file or entry points"
     entries = request.discovery.entry_points
     with wrap_user_code_errors("the training"):
         if entries[0].source is TrainingSource.HOOK and not entries[0].name:

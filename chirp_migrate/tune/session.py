@@ -27,7 +27,7 @@ An entry point may always take at least the second value, in seconds.
 _ROLE = ChildLabels(
     "The process that measures",
     "",
-    "raise --timeout, or reduce the work with a smaller --time-budget, or fewer values in --num-workers",
+    "raise --timeout, lower --time-budget, or pass fewer values to --num-workers",
 )
 
 
@@ -98,7 +98,7 @@ def _prepare_training_task(request: TuneTask, options: VerifyOptions, tree: Path
     discovery = entry_points_from_options(root, root, options, "tune")
     too_large = copy_tree(root, tree)
     if too_large:
-        progress(f"too large, so not copied: {', '.join(too_large)} (--dataset reads the original files)")
+        progress(f"too large, so not copied: {', '.join(too_large)} (with --dataset, tune copies no files)")
     return replace(request, tree=str(tree), discovery=discovery, sizes=options.sizes)
 
 

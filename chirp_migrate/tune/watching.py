@@ -167,7 +167,7 @@ def watch_loaders(
     for known in watching.loaders.values():
         shut_down_workers(known.loader)  # otherwise, persistent workers would disturb the measurement
     gc.collect()
-    progress(f"found {pluralize(len(watching.loaders), 'kind')} of loaders in {taken:.0f} s")
+    progress(f"found {pluralize(len(watching.loaders), 'different loader')} in {taken:.0f} s")
     training = TrainingRun(taken, usage.mean_gpu_utilization, str(monitor.gpu_status()))
     subjects, more = _choose_loaders(watching, time_limit_s - taken)
     return subjects, training, notes + more

@@ -174,7 +174,7 @@ def build_failed_report(failure: WorkloadFailed, file_hashes: Mapping[str, str |
 def describe_rounds(rounds: Rounds) -> str:
     """Return one line: the number of timing rounds, the CPU use of other processes, and why no more rounds ran."""
     timed = sum(len(each.labels) for each in rounds.made)
-    text = f"{pluralize(len(rounds.made), 'pair')} of processes made {pluralize(timed, 'timing')} of entry points"
+    text = f"{pluralize(timed, 'timing')} of entry points by {pluralize(len(rounds.made), 'pair')} of processes"
     ended = "" if rounds.ended_with is None else f" No more rounds ran: {rounds.ended_with}."
     if rounds.others_median is None or rounds.others_most is None:
         return f"{text}; the CPU use of other processes was not measured ({rounds.not_watched}).{ended}"

@@ -58,7 +58,7 @@ class TargetVerdict:
 
 METRICS = tuple(Metric(name, unit, title, method, requirement) for name, unit, title, requirement, method in (
     ("training_s", "s", "training time", "R-000-5.2",
-     "seconds of the full trainings that the user would run, computed from start-up time and epoch time"),
+     "seconds that all full trainings of the user would take, computed from start-up time and epoch time"),
     ("samples_per_s", "samples/s", "samples per second", "R-000-3.1",
      "samples that training and validation took from their loaders in the timed epochs, divided by the time of these "
      "epochs"),
@@ -67,7 +67,7 @@ METRICS = tuple(Metric(name, unit, title, method, requirement) for name, unit, t
      "epochs"),
     ("goodput_percent", "%", "goodput", "R-000-5.2",
      "time of an epoch with zero-cost loading (every loader repeats one batch from memory), in percent of the time of "
-     "a normal epoch; the rest of 100 % is the share of loading"),
+     "a normal epoch; 100 % minus this value is the share of loading"),
     ("epoch_s", "s", "epoch", "R-000-5.2", "median seconds of the timed epochs, including validation"),
     ("wait_p50_ms", "ms", "wait for a batch, median", "R-000-3.1",
      "median time from the request of a training batch to its arrival; the first batch of each pass does not count, "
@@ -157,7 +157,7 @@ def judge_targets(metrics: Mapping[str, float | None], gpu_description: str, sim
     elif simulated:
         percent, why = None, "the steps of the device were simulated: run verify without --simulate-step-ms"
     else:
-        why = f"{percent:.0f} % on average at the ends of epochs"
+        why = f"{percent:.0f} % on average, read once at the end of each epoch"
     all_whole = "no loaders were timed" if lost is None else f"{lost:.0f} loaders lost workers in the timed rounds"
     judged = [
         (f"GPU utilisation above {_GPU_PERCENT:.0f} %", percent, (percent or 0) > _GPU_PERCENT, why),

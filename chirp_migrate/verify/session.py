@@ -163,7 +163,7 @@ def _run_rounds(
         made = children.time_round(number, labels, until, deadline, () if number else repeats, whole)
         times = [sum(made.seconds[side].values()) for side in ("before", "after")]
         ratio = (
-            f"{format_percent(times[1] / times[0])} of the time before the migration"
+            f"the migrated version took {format_percent(times[1] / times[0])} of the original time"
             if times[0]
             else "the training was too short to measure"
         )

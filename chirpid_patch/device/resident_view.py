@@ -63,7 +63,10 @@ def sample_source_tensors(dataset: Any) -> list[Tensor]:
     if reads_like_class(dataset, TensorDataset):
         return list(dataset.tensors)
     if gather_node(dataset).samples_are_rows:
-        raise NotResidentError("the dataset is a tensor or array: only tensors inside a dataset can be on a device")
+        raise NotResidentError(
+            "the dataset is itself a tensor or array: only tensors inside a dataset, such as a TensorDataset, can be "
+            "on a device"
+        )
     joint = subset_or_concat_node(dataset)
     node: Any = batched_object_for(dataset) if joint is None else joint
     if joint is None and _reads_as(node, WorkerSafeArrayDataset):

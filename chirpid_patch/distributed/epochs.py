@@ -50,7 +50,7 @@ class RankEpochs:
         """
         if not isinstance(loader.sampler, DistributedSampler):
             kind = type(loader.sampler).__name__
-            raise TypeError(f"the sampler of a rank must be a DistributedSampler, not {kind}")
+            raise TypeError(f"a loader for distributed training needs a DistributedSampler, not {kind}")
         if loader.generator is None:
             loader.generator = torch.Generator()
 

@@ -68,8 +68,8 @@ def handle_oom_errors(
     smaller, steps = _halve_batch(batch_size, gradient_accumulation_steps)
     changes = {
         "batch_size": (batch_size, smaller, "activations take memory for each sample of the batch"),
-        "gradient_accumulation_steps": (gradient_accumulation_steps, steps, "an optimiser step then uses "
-                            f"{smaller * steps} samples, instead of {batch_size * gradient_accumulation_steps}"),
+        "gradient_accumulation_steps": (gradient_accumulation_steps, steps, "with these settings, an optimiser step "
+                            f"uses {smaller * steps} samples, instead of {batch_size * gradient_accumulation_steps}"),
         "num_workers": (num_workers, num_workers // 2, "each worker process stores batches and a copy of the dataset"),
     }  # fmt: skip
     for name, (current, suggested, why) in changes.items():

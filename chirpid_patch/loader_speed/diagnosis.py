@@ -157,7 +157,11 @@ class _Diagnosis:
         found = (
             []
             if best == now
-            else [SettingAdvice("num_workers", now, best, f"loading was {ratio:.2f} times as fast as now")]
+            else [
+                SettingAdvice(
+                    "num_workers", now, best, f"loading was {ratio:.2f} times as fast as with the current number"
+                )
+            ]
         )
         if not isinstance(self._loader, BatchedDataLoader):
             at_once = self._speed_ratio(None)

@@ -125,7 +125,7 @@ def read_loader_choice(path: Path, key: str) -> LoaderChoice | None:
         )
         choice.why  # noqa: B018 - raises KeyError if the trials lack the chosen mode or the mode without workers
     except (KeyError, TypeError, ValueError, AssertionError):
-        logger.warning("%s: the saved loader settings %s are damaged and are not used", path, key[:12])
+        logger.warning("%s: the loader settings saved under the key %s are damaged and are not used", path, key[:12])
         return None
     return choice
 

@@ -317,7 +317,7 @@ class WorkerCountChooser:
                 self._refused.add(self.workers)
                 self.why = (
                     f"back to {before} workers: with {self.workers} workers, a batch took {ratio:.2f} times as long as "
-                    "before"
+                    f"with {before}"
                 )
                 self.workers = before
                 return before

@@ -114,7 +114,7 @@ class GpuProbe:
             return GpuStatus(reason=f"NVML reports: {error}")
         if not readings:
             visible = os.environ.get("CUDA_VISIBLE_DEVICES")
-            hidden = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU, or names MIG devices, which cannot be read"
+            hidden = f"CUDA_VISIBLE_DEVICES={visible!r} hides every GPU, or names MIG devices, which are not supported"
             return GpuStatus(reason="NVML finds no GPU" if visible is None else hidden)
         if all(len(reading.unreadable) == len(FIELDS) for reading in readings):
             return GpuStatus(reason=readings[0].unreadable["memory_used_bytes"])

@@ -79,8 +79,8 @@ class MemoryAlert:
         """Return the settings to change, as a sentence without a full stop."""
         if self.use.source != "process":
             return (
-                "lower batch_size (see handle_oom_errors) or the largest scale, or pass the argument memory_budget to "
-                "MultiScaleStep"
+                "lower batch_size (see handle_oom_errors); with MultiScaleStep, also lower the largest scale, or pass "
+                "memory_budget"
             )
         workers = self.use.processes - 1
         if workers > 0:

@@ -113,7 +113,8 @@ class MultiDataLoaderConfig:
         read = [length for length, weight in zip(lengths, weights, strict=True) if weight > 0 or not may_skip]
         if cycle and 0 in read:
             raise ValueError(
-                "a loader without batches cannot start again: omit the loader, or pass cycle_short_loaders=False"
+                "a loader without batches cannot be repeated (cycle_short_loaders=True): omit the loader, or pass "
+                "cycle_short_loaders=False"
             )
         if cycle and steps is not None and strategy is not SamplingStrategy.SEQUENTIAL:
             return steps

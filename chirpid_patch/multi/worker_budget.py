@@ -41,7 +41,7 @@ def divide_workers(needs: Sequence[float], workers: int, limits: Sequence[int] |
         ValueError: a need or ``workers`` is negative.
     """
     if workers < 0 or any(need < 0 for need in needs):
-        raise ValueError("the argument workers, and each number in the argument needs, must be 0 or more")
+        raise ValueError("`workers` and each number in `needs` must be 0 or more")
     given = [0] * len(needs)
     for _ in range(workers):
         candidates = [i for i, need in enumerate(needs) if need > 0 and (limits is None or given[i] < limits[i])]
@@ -145,7 +145,9 @@ def _batch_size(
         return int(batch_sizes[name])
     if isinstance(batch_sizes, Sequence) and len(batch_sizes) == len(names):
         return int(batch_sizes[names.index(name)])
-    raise ValueError(f"the dataset {name!r} has no batch size: pass (dataset, batch size) or batch_sizes")
+    raise ValueError(
+        f"the dataset {name!r} has no batch size: pass (dataset, batch size) in datasets_dict, or pass batch_sizes"
+    )
 
 
 def _seed_of(seed: int, number: int) -> int:

@@ -34,8 +34,8 @@ _MOST_WEIGHTS = 2**24  # limit of torch.multinomial, which PyTorch's weighted sa
 
 #: Maps private attributes of the loader classes that ``WrappedDataLoader`` replaces to texts about the replacements.
 REMOVED = {
-    "_use_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
-    "_streams": "use `_pin_memory`: batches in pinned memory are copied while the device computes",
+    "_use_streams": "use `_pin_memory`, which lets copies of batches overlap with the computation",
+    "_streams": "use `_pin_memory`, which lets copies of batches overlap with the computation",
     "_stream_assignments": "all batches are copied to `device` on one stream",
     "_worker_executor": "use `_num_workers`; `_pytorch_loader` is the loader that has the workers",
     "_init_workers": "pass `num_workers`: the workers start when the first batch is requested",

@@ -155,7 +155,7 @@ class SpecAugment(BatchTransform):
         if self.may_differ(samples):
             raise ValueError(
                 f"SpecAugment may mask samples of {samples.dtype} {tuple(samples.shape[1:])} in another way than the "
-                "class with the decorator: call the object of that class"
+                "decorated class: call an object of the decorated class instead"
             )
         if samples.ndim < 3:
             shape = tuple(samples.shape[1:])
@@ -257,8 +257,8 @@ class GaussianNoise(BatchTransform):
     def check(self, samples: Tensor) -> None:
         if self.may_differ(samples):
             raise ValueError(
-                f"GaussianNoise may add other noise to samples of {samples.dtype} than the class with the decorator: "
-                "call the object of that class"
+                f"GaussianNoise may add other noise to samples of {samples.dtype} than the decorated class: "
+                "call an object of the decorated class instead"
             )
         if not samples.is_floating_point():
             raise TypeError(f"GaussianNoise needs floating-point samples, not {samples.dtype}")

@@ -196,7 +196,7 @@ def test_a_loader_that_ends_early_is_left_out_or_begins_again() -> None:
 def test_a_loader_without_batches() -> None:
     loaders = [DataLoader(numbers(0, 0)), *plain(2)]
     assert [batch.dataloader_idx for batch in MultiDataLoader(loaders)] == [1, 1]
-    with pytest.raises(ValueError, match="cannot start again"):
+    with pytest.raises(ValueError, match="a loader without batches cannot be repeated"):
         MultiDataLoader(loaders, MultiDataLoaderConfig(ROUND_ROBIN, cycle_short_loaders=True))
 
 

@@ -456,15 +456,15 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
         ),
         (
             "def f(n):\n    class D(Dataset):\n        def __len__(self): return n\n    return [D() for n in (1, 2)]\n",
-            "`n` refers to another object at a constructor call",
+            "a constructor call cannot read the variable `n` that the class captures",
         ),
         (
             "def f(n):\n    class D(Dataset):\n        def __len__(self): return n\n    return D(3)\n",
-            "the class inherits its constructor, and code calls the class with arguments",
+            "code passes arguments to the inherited `__init__`, which the new `__init__` of the class would not accept",
         ),
         (
             "def f(n):\n    class D(Dataset):\n        pass\n    return D\n",
-            "the code uses the class in another way than a call",
+            "the rule needs code that only calls the class",
         ),
     ],
 )

@@ -391,7 +391,7 @@ def test_a_loop_on_one_line_has_no_room_for_a_check_of_the_sampler() -> None:
     text = "sampler = DistributedSampler(data) if args else None\nloader = DataLoader(data, sampler=sampler)\n"
     after, messages = told(text + "for epoch in range(9): work(loader)\n")
     assert after == text + "for epoch in range(9): work(loader)\n"
-    assert "the loop is on one line, so a check of the sampler does not fit" in messages[0]
+    assert "the loop is on one line, so the rule cannot insert an `if` statement" in messages[0]
 
 
 def test_without_leave_nothing_changes() -> None:

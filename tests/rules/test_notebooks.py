@@ -221,12 +221,12 @@ def test_a_cell_that_is_no_python_is_named_and_the_others_are_read(cell: str, sa
 @pytest.mark.parametrize(
     ("data", "said"),
     [
-        (b"", "not the JSON"),
-        (b'{"cells": [{]}', "not the JSON"),
-        (b'{"cells" []}', "not the JSON of a notebook: Expecting ':'"),
+        (b"", "the file cannot be read as a notebook"),
+        (b'{"cells": [{]}', "the file cannot be read as a notebook"),
+        (b'{"cells" []}', "the file cannot be read as a notebook: Expecting ':'"),
         (b'{"cells": [], "nbformat": 4} x', "Extra data"),
         (b'{"cells": [{"source": "", "source": ""}], "nbformat": 4}', "twice"),
-        (b"[" * 100_000, "not the JSON"),
+        (b"[" * 100_000, "the file cannot be read as a notebook"),
         (b"[1]", "not a notebook"),
         (b"3", "not a notebook"),
         (b'{"a": 1}', "not a notebook"),
@@ -248,9 +248,9 @@ def test_what_is_no_notebook_of_python_is_refused_with_the_reason(data: bytes, s
 @pytest.mark.parametrize(
     ("old", "new", "said"),
     [
-        ("# %% _chirp_cell 2\n", "", "cross the border between two cells"),
-        ("# %% _chirp_cell 2\n", "# %% _chirp_cell 1\n", "cross the border between two cells"),
-        ("x = 1", "x = [", "cross the border between two cells"),
+        ("# %% _chirp_cell 2\n", "", "cannot be divided into the cells of the notebook"),
+        ("# %% _chirp_cell 2\n", "# %% _chirp_cell 1\n", "cannot be divided into the cells of the notebook"),
+        ("x = 1", "x = [", "after the rewrite, a cell is not valid Python"),
         ("import _chirp_cell_1\n", "", "magic"),
         ("import _chirp_cell_1", "import _chirp_cell_1, os", "magic"),
         ("import _chirp_cell_1", "import _chirp_cell_1\nimport _chirp_cell_1", "magic"),

@@ -394,7 +394,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP006",
-        "the code uses the class in another way than a call",
+        "the rule needs code that only calls the class",
         (
             "def make(data, shift):\n"
             "    class Shifted(Dataset):\n"

@@ -54,7 +54,7 @@ def test_newlines_and_the_end_of_the_file_stay(tmp_path: Path, data: bytes) -> N
         (b"# coding: rot13\n", "not a text encoding"),
         (b"x\0y", "NUL"),
         (codecs.BOM_UTF8 + b"# coding: latin-1\n", "encoding"),
-        (b"# coding: utf-7\nx = '+AGE-'\n", "other bytes than the file"),
+        (b"# coding: utf-7\nx = '+AGE-'\n", "does not encode the decoded text to the same bytes"),
     ],
 )
 def test_what_cannot_round_trip_is_refused_with_the_reason(data: bytes, said: str) -> None:

@@ -66,7 +66,8 @@ def test_edits_of_the_same_lines_are_named_and_nothing_changes(tree: Path) -> No
     migrated(tree, EDIT, ALSO_EDITED)
     left = snapshot(tree)
     with pytest.raises(
-        WriteRefused, match=r"a\.py \(1 place was edited where the migration had also changed the code, the first near"
+        WriteRefused,
+        match=r"a\.py \(the migration and the later edits changed the same code in 1 place, the first near line",
     ):
         rollback(tree, merge=True)
     assert snapshot(tree) == left
@@ -99,7 +100,7 @@ def test_what_would_be_no_python_or_json_is_not_written(
     commit_plan(rewrites(tree, {name: after}))
     (tree / name).write_bytes(after.replace(*edit))
     with pytest.raises(
-        WriteRefused, match="the file with the edits is not valid without code that the migration added"
+        WriteRefused, match="without the code that the migration added, the edited file would not be valid"
     ):
         rollback(tree, merge=True)
     assert (tree / name).read_bytes() == after.replace(*edit)

@@ -126,7 +126,7 @@ def test_of_a_loader_everything_about_batches_is_kept(tree: Callable[..., Path])
             "cannot be called without arguments .*'path'",
         ),
         ("tune_sets:empty", "Numbers has no samples"),
-        ("tune_sets:Stream", "Stream is a stream"),
+        ("tune_sets:Stream", "Stream is an iterable dataset"),
         ("tune_sets:Endless", "Endless has no length"),
         ("tune_sets:nothing", "returned NoneType: it must return a dataset or a DataLoader"),
     ],

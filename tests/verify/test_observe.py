@@ -194,7 +194,7 @@ def test_the_same_augmentation_from_other_random_numbers_is_equivalent() -> None
         ({"dataset": Subset(DATA, [i for i in range(101) if i % 4 < 3])}, "101 samples before, 76 after"),
         (
             {"dataset": Subset(DATA, [0, *range(100)])},
-            "first that differs (1 sample changed, such as index 100 before, 0 after)",
+            "first that differs (1 sample replaced, for example: index 100 before, index 0 after)",
         ),
         ({"dataset": TensorDataset(FEATURES.clamp(max=0.9), LABELS)}, "(other values; largest absolute difference 0."),
         ({"dataset": Masked()}, "samples have random augmentation only after the migration"),

@@ -69,7 +69,7 @@ def test_the_document_has_every_round() -> None:
 @pytest.mark.parametrize(
     "made, told",
     [
-        (rounds(QUIET, BUSY, QUIET), "3 pairs of processes made 12 timings of entry points; other processes used 1 %"),
+        (rounds(QUIET, BUSY, QUIET), "12 timings of entry points by 3 pairs of processes; other processes used 1 %"),
         (rounds(BUSY, BUSY), "other processes used 40 % of the CPUs in the median round"),
         (rounds(None, None, None), "the CPU use of other processes was not measured"),
     ],

@@ -249,5 +249,5 @@ def test_expressions_choose_as_those_of_pytest_do(expression: str, chosen: list[
 
 @pytest.mark.parametrize("text", ["", "a b", "not", "f(x)", "a == b", "1", "a and (b", "a if b else c", "a and 1"])
 def test_what_is_no_expression_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="must be parts of names"):
+    with pytest.raises(ValueError, match="must be parts of entry point names"):
         parse_expression(text)

@@ -80,7 +80,7 @@ def why_cpu_use_not_measurable() -> str | None:
 
     quota = cgroup_quota()
     if quota is not None and quota < len(cpus):
-        return "a quota limits this process to part of the CPUs, and other processes may use the rest"
+        return "this process has a CPU quota, so other processes may use its CPUs without slowing it down"
     return None
 
 

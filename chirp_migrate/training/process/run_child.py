@@ -370,7 +370,7 @@ class _Output:
         """Return the last 15 lines of the output, and the size of the output if it is more than 64 KiB."""
         shown = self.text(_TAIL_BYTES).splitlines()[-_TAIL_LINES:]
         if self._total > _KEPT_BYTES:
-            shown.insert(0, f"[only the end of {self._total / 1e6:.1f} MB of output]")
+            shown.insert(0, f"[these are the last lines of {self._total / 1e6:.1f} MB of output]")
         return "\n".join(shown)
 
     def text(self, most: int = _KEPT_BYTES) -> str:

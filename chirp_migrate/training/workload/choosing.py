@@ -32,7 +32,8 @@ def parse_expression(text: str) -> Callable[[str], bool]:
         _matches_expression(tree, "")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ValueError(
-            'must be parts of names, combined by `and`, `or`, `not` and brackets, such as "k_fold and not backup"'
+            "must be parts of entry point names, combined by `and`, `or`, `not` and brackets, such as "
+            '"k_fold and not backup"'
         ) from None
     return lambda name: _matches_expression(tree, name.lower())
 

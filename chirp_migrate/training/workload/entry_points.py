@@ -190,15 +190,15 @@ class DiscoveredEntryPoints:
         """Return a sentence that describes the training, for the report."""
         if self.source is TrainingSource.SCRIPT:
             return (
-                f"`{' '.join(self.entry_points[0].script)}`, run in a copy of each version; verify ended the script "
+                f"verify ran `{' '.join(self.entry_points[0].script)}` in a copy of each version, and ended the script "
                 "after a few epochs."
             )
         amount = f"batch {sizes.batch_size}, {pluralize(sizes.epochs, 'epoch')}"
         if self.source is TrainingSource.HOOK:
             data = f", data {sizes.data}" if sizes.data else ""
             return (
-                f"{pluralize(len(self.entry_points), 'training call')} of {self.entry_points[0].hook}, which "
-                f"was called for {sizes.samples} samples, {amount}{data}."
+                f"{pluralize(len(self.entry_points), 'training call')} of {self.entry_points[0].hook}, called "
+                f"with {sizes.samples} samples, {amount}{data}."
             )
         shape = "x".join(map(str, sizes.shape))
         what = f"samples of {shape} from {sizes.data}" if sizes.data else f"synthetic spectrograms of {shape}"
@@ -324,7 +324,7 @@ def _entry_points_of_module(utils: Path, name: str, usual: FullTrainingLength) -
     path, module = utils / f"{name}.py", f"utils.{name}"
     tree = _parse(path)
     if tree is None:
-        yield f"utils/{name}.py: {'cannot be parsed' if path.is_file() else 'not in this project'}"
+        yield f"utils/{name}.py: {'cannot be parsed' if path.is_file() else 'the project has no such file'}"
         return
     for node in tree.body:
         if isinstance(node, ast.ClassDef) and node.name == "TrainingEngine":

@@ -32,12 +32,12 @@ The values show changes in the probability of augmentation, in the widths of mas
 """
 
 PAIRED = (
-    "share of changed values",
+    "share of values that augmentation changes",
     "number of masked time frames",
     "index of the first masked time frame",
     "number of masked frequency bins",
     "index of the first masked frequency bin",
-    "10 % quantile of the sizes of changes",
+    "10 % quantile of the absolute changes",
 )
 """Statistics of the difference between an augmented sample and the same sample without augmentation."""
 

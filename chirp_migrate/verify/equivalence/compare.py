@@ -113,8 +113,8 @@ def compare_recorded_passes(
             result.unrepeatable.add(label)
             what = "batches and losses" if values else "losses"
             result.notes.append(
-                f"{label}: {what} also differ between two runs before the migration, so their distributions are "
-                "compared"
+                f"{label}: {what} differ even between two runs before the migration, so verify compares only their "
+                "distributions"
             )
         else:
             differences = first_differences_between_passes(old.traces, new.traces)
@@ -277,7 +277,7 @@ def _equal_randomness_tests(
         if total and total_after:
             shares = f"{equal} of {total} pairs before, {equal_after} of {total_after} pairs after"
             name = "equal-worker-streams" if relation == "batches" else "repeated-augmentation"
-            text = f"{where} have equal random numbers: {shares}"
+            text = f"{where} were augmented with the same random numbers: {shares}"
             tests.append(_StatisticalTest(label, name, text, fisher_p_value(equal, total, equal_after, total_after)))
     return tests
 

@@ -154,7 +154,7 @@ def _sample_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) 
     if old and old == new:
         return None
     if old and new and not a.random:
-        return "samples-differ", "the migration replaces samples by other samples"
+        return "samples-differ", "after the migration, some samples are missing, or have other values"
     return _index_difference(a, b)
 
 
@@ -178,7 +178,7 @@ def _index_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDifference
     some = [", ".join(map(str, sorted(part)[:_SHOWN])) for part in (gone, come)]
     return (
         "samples-differ",
-        f"{pluralize(gone.total(), 'sample')} changed, such as index {some[0]} before, {some[1]} after",
+        f"{pluralize(gone.total(), 'sample')} replaced, for example: index {some[0]} before, index {some[1]} after",
     )
 
 
