@@ -71,7 +71,7 @@ def loader_count_rows(ledger: LoaderLedger, *, planned: bool = False) -> list[tu
 
 
 def ledger_sentences(ledger: LoaderLedger, *, planned: bool = False, list_reference: str = "") -> Iterator[str]:
-    """Yield sentences with the number of loaders for each outcome and reason.
+    """Yield sentences with the number of loaders for each outcome and reason, such as "3 loaders found: all migrated."
 
     Args:
         ledger: the counts.

@@ -86,9 +86,9 @@ class LocalDatasetClass(Rule):
       captured name has ``self`` as its first parameter, and has no decorator. These two conditions do not apply to
       ``__init__``, which gets the values as arguments, and do not apply to imported names.
     - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the class.
-      No code deletes the name, and no inner function binds the name again. No ``except … as`` binds the name. The
-      assignment may be in a `with` block only if the context managers provably do not swallow exceptions. The
-      assignment may be a `:=` only if every path evaluates this `:=`.
+      No code deletes the name, and no inner function binds the name again. No ``except … as`` binds the name. The name
+      may get its value in a `with` block only if the context managers provably do not swallow exceptions. The name may
+      get its value from a `:=` only if every path evaluates this `:=`.
     - `used-before-rebound`: each captured name keeps its value until the last use of the class and its objects. The
       variable of a comprehension does not keep its value, because each iteration binds the variable again. If a
       captured name is bound again, the code may use an object of the class, and a loader with this object, only as

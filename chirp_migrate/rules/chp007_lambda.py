@@ -67,9 +67,9 @@ class PicklableFunction(Rule):
     - `no-local-helper`: the lambda uses no local function, local class or other lambda, because such a helper would
       have to move first.
     - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the lambda.
-      No code deletes the name, and no inner function binds the name again. No `except … as` binds the name. The
-      assignment may be in a `with` block only if the context managers provably do not swallow exceptions. The
-      assignment may be a `:=` only if every path evaluates this `:=`.
+      No code deletes the name, and no inner function binds the name again. No `except … as` binds the name. The name
+      may get its value in a `with` block only if the context managers provably do not swallow exceptions. The name may
+      get its value from a `:=` only if every path evaluates this `:=`.
     - `used-before-rebound`: each captured name keeps its value until the last use of the lambda. The variable of a
       comprehension does not keep its value, because each iteration binds the variable again. If a captured name is
       bound again, the code may use the lambda only in a few ways. The code may pass the lambda to the call that builds
@@ -110,9 +110,10 @@ class PicklableFunction(Rule):
       as `collate_fn` or `worker_init_fn`. No file reads the attributes `collate_fn` and `worker_init_fn` of loaders.
       The function has another parameter for the argument that the loader passes (the samples, or the number of the
       worker).
-    - `not-a-method`: a lambda whose replacement binds values is no method. The lambda is not in the body of a class,
-      and no code turns the lambda into a method of an object. No code assigns the lambda to an attribute of a class, or
-      of an object that may be a class. The lambda would then be a method, which gets an object as its first argument.
+    - `not-a-method`: a lambda whose replacement binds values must not be a method, because Python passes the object as
+      first argument to a method, but not to the replacement. So the lambda is not in the body of a class, and no code
+      turns the lambda into a method of an object. No code assigns the lambda to an attribute of a class, or of an
+      object that may be a class.
     - `class-not-inspected`: a lambda that uses `self` becomes a method of its class, so no code may inspect this class.
       Neither the class nor a base in the project has a decorator, or a keyword such as `metaclass=`. The modules of
       these classes contain no `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The analysis

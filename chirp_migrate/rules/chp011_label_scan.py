@@ -66,12 +66,12 @@ class LabelScan(Rule):
     - `local-collection`: a loop appends to a variable, as in `labels.append(label)`. Every value of this variable is an
       object that the same function creates, as in `labels = []`.
     - `dataset-unchanged`: the loop neither assigns nor changes the dataset or the indices.
-    - `same-dataset`: no code that runs while a sample is read assigns another object to the name of the dataset. The
-      dataset is a local variable, a parameter, an attribute or a name of the module. If the dataset is a name of the
-      module, no function declares the name ``global`` and no other file assigns the name. If the dataset is an
-      attribute, no file of the project sets an attribute with this name, except by ``self.NAME = …`` in an
-      ``__init__``. No file uses ``setattr`` or ``__dict__`` in a way that may set this attribute. The code that
-      computes the indices only calls known functions, which do not replace the dataset.
+    - `same-dataset`: code that reads a sample cannot assign another object to the name of the dataset. The dataset is a
+      local variable, a parameter, an attribute or a name of the module. If the dataset is a name of the module, no
+      function declares the name ``global`` and no other file assigns the name. If the dataset is an attribute, no file
+      of the project sets an attribute with this name, except by ``self.NAME = …`` in an ``__init__``. No file uses
+      ``setattr`` or ``__dict__`` in a way that may set this attribute. The code that computes the indices only calls
+      known functions, which do not replace the dataset.
     - `no-handler`: no ``try`` contains the loop. All context managers of ``with`` statements around the loop, such as
       ``open`` or ``torch.no_grad()``, are known not to swallow exceptions.
     - `names-unused-later`: the rewritten loop `for label in …` binds only the label, and not the other names of the

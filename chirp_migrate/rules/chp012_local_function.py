@@ -64,8 +64,8 @@ class LocalFunction(Rule):
       have to move first.
     - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the
       function. No code deletes the name, and no inner function binds the name again. No `except … as` binds the name.
-      The assignment may be in a `with` block only if the context managers provably do not swallow exceptions. The
-      assignment may be a `:=` only if every path evaluates this `:=`.
+      The name may get its value in a `with` block only if the context managers provably do not swallow exceptions. The
+      name may get its value from a `:=` only if every path evaluates this `:=`.
     - `used-before-rebound`: each captured name keeps its value until the last use of the function. The variable of a
       comprehension does not keep its value, because each iteration binds the variable again. If a captured name is
       bound again, the code may use the function only in a few ways. The code may pass the function to the call that
