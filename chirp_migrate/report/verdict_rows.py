@@ -32,9 +32,9 @@ class EntryTimes:
     Attributes:
         label: short unique name of the entry point; ``all`` for all entry points together.
         seconds: dictionary, version (``before``, ``after``, or ``cached`` for zero-cost loading) → seconds of the full
-            training in each round. For all entry points together, the only value is the sum of their medians. Versions
-            that were not timed are missing.
-        ratio: time after / time before the migration.
+            training in each round. For all entry points together, each list has one value: the sum of the median times
+            of the entry points. Versions that were not timed are missing.
+        ratio: time after / time before the migration, with its confidence interval over all rounds.
         zero_cost_ratio: time with zero-cost loading / time before the migration; None if zero-cost loading was not
             timed.
         verdict: verdict on the entry point; "" if the entry point has no verdict. For all entry points together, the
@@ -48,12 +48,21 @@ class EntryTimes:
     verdict: str
 
     def median(self, side: str, missing: str) -> str:
-        """Return the median seconds of a version as text with two decimals; ``missing`` for a version without times."""
+        """Return the median time of a version in seconds, as text with two decimals.
+
+        Args:
+            side: the version, such as ``before``.
+            missing: the result for a version without times.
+        """
         return f"{statistics.median(self.seconds[side]):.2f}" if self.seconds.get(side) else missing
 
 
 def short_label(label: str) -> str:
-    """Return a shorter form of the label of a training, without words that many labels have in common."""
+    """Return a shorter form of the label of a training.
+
+    Words that occur in many labels are removed or shortened. For example, ``train.k_fold_cross_validation`` becomes
+    ``train.k_fold``.
+    """
     module, dot, name = label.partition(".")
     if not dot:
         return label
@@ -64,7 +73,7 @@ def short_label(label: str) -> str:
 
 
 def tone_of_verdict(verdict: str) -> Literal["good", "open", "bad"]:
-    """Return whether a verdict is good, open (not decided) or bad. The result determines the colour of the verdict."""
+    """Return "good", "open" (not decided) or "bad" for a verdict. This word determines the colour of the verdict."""
     return _TONES.get(verdict, "bad")
 
 

@@ -54,28 +54,28 @@ _TITLES = {
 
 
 def finding_count_rows(counts: Mapping[FindingStatus, int]) -> list[tuple[FindingStatus, str, int]]:
-    """Return (status, word for users, number of findings) for each status in ``counts``."""
+    """Return (status, word that the reports print for the status, number of findings) for each status in ``counts``."""
     words = {**_FATES, FindingStatus.REWRITE: "rewritten", FindingStatus.FINE: "fine", FindingStatus.REPORT: "reported"}
     return [(status, word, counts[status]) for status, word in words.items() if counts.get(status)]
 
 
 def loader_count_rows(ledger: LoaderLedger, *, planned: bool = False) -> list[tuple[FindingStatus, str, int]]:
-    """Return (status, word for users, number of loaders) for each status of the findings on loaders.
+    """Return (status, word that the reports print for the status, number of loaders) for each status of a loader.
 
     Args:
         ledger: the counts.
-        planned: whether the plan is not applied yet, so that the words describe the future.
+        planned: whether the plan is not applied yet. If True, the word is "to migrate" instead of "migrated".
     """
     words, sites = {**_FATES, FindingStatus.REWRITE: "to migrate"} if planned else _FATES, ledger.loader_sites
     return [(status, word, sites[status]) for status, word in words.items() if sites.get(status)]
 
 
 def ledger_sentences(ledger: LoaderLedger, *, planned: bool = False, list_reference: str = "") -> Iterator[str]:
-    """Yield sentences with the number of loaders for each outcome and reason.
+    """Yield sentences with the number of loaders for each outcome and reason, such as "3 loaders found: all migrated."
 
     Args:
         ledger: the counts.
-        planned: whether the plan is not applied yet, so that the words describe the future.
+        planned: whether the plan is not applied yet. If True, the word is "to migrate" instead of "migrated".
         list_reference: text that refers to the list of loaders that are not rewritten, such as " (listed after the
             diff)".
     """
@@ -97,7 +97,10 @@ def ledger_sentences(ledger: LoaderLedger, *, planned: bool = False, list_refere
 
 
 def group_unrewritten_findings(items: Iterable[_T], finding_of: Callable[[_T], Finding]) -> list[tuple[str, list[_T]]]:
-    """Return (title, findings) for the findings that were not rewritten, the most important title first."""
+    """Group the findings that were not rewritten under titles of the report, such as "Advice".
+
+    The result has a pair (title, findings) for each title with findings, the most important title first.
+    """
     rules = {rule.code: rule for rule in all_rules()}
 
     def title(finding: Finding) -> str:
@@ -120,7 +123,8 @@ def unchanged_loader_sentences(findings: Iterable[Finding], max_listed: int | No
 
     Args:
         findings: the findings of a plan.
-        max_listed: largest number of files, and of places in the code, that a sentence lists; None for no limit.
+        max_listed: largest number of files that a sentence lists, and also largest number of places (``path:line``);
+            None for no limit.
     """
     counting = {rule.code for rule in all_rules() if rule.counts_sites}
     by_reason: dict[str, list[tuple[str, Gain]]] = {}

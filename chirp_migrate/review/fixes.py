@@ -20,12 +20,16 @@ def line_replacements_by_hunk(file: FilePlan, import_style: ImportStyle) -> Mapp
     The replacements of a hunk change the file as if the user accepted only this hunk. So the replacements also add the
     imports that the hunk needs, and remove code that becomes unused.
 
-    The positions of replacements refer to the current file without its byte order mark. In a file that ends without a
-    newline, the last position is after the last character.
+    The positions of replacements refer to the current file without its byte order mark. If the file ends without a
+    newline, the end of the file is the position after its last character.
 
     The result omits hunks of notebooks, because a line of code is not a line of the notebook file. The result also
     omits a hunk that changes the first line of a file with a byte order mark, because programs disagree on whether the
     mark belongs to the first line.
+
+    Args:
+        file: the changes of the file.
+        import_style: how the project sorts its imports, for the imports that the hunks add.
     """
     if file.before is None or not file.hunks or file.path.endswith(".ipynb"):
         return {}

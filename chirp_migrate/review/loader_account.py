@@ -22,14 +22,15 @@ class LoaderLedger:
     """The numbers of loaders and findings of a run of ``apply`` or ``check``, by outcome.
 
     Attributes:
-        sites: dictionary, status → number of findings of CHP001, which is the rule with a finding for each loader. Code
-            that only stores or passes the class ``DataLoader`` is included.
+        sites: dictionary, status → number of findings of CHP001. This rule has one finding for each loader, and for
+            each place that only stores or passes the class ``DataLoader``.
         reasons: dictionary, short reason → number of findings in ``sites`` that ``apply`` does not rewrite for this
             reason.
         rules: dictionary, code of a rule → dictionary, status → number of findings. The findings in ``sites`` are
             included.
         unread: number of files that could not be processed. The ledger contains no loaders or findings of these files.
-        counting: whether the rules of the run include CHP001.
+        counting: whether the rules of the run include CHP001. If False, the ledger contains no loaders, and reports
+            print no number of loaders.
     """
 
     sites: Mapping[FindingStatus, int]

@@ -31,9 +31,8 @@ class FileRegion:
 def base_of_report_paths(root: Path) -> Path:
     """Return the folder to which the paths in SARIF documents and GitHub annotations are relative.
 
-    The result is the top folder of the git work tree that contains ``root`` (an absolute path). If no work tree
-    contains ``root``, the result is the current folder, or ``root`` itself if ``root`` is outside of the current
-    folder.
+    The result is the top folder of the git work tree that contains ``root`` (an absolute path). Without such a work
+    tree, the result is the current folder if this folder contains ``root``. Otherwise, the result is ``root`` itself.
     """
     top = work_tree_top(root)
     if top is not None:
@@ -47,8 +46,8 @@ class FileWithFindings:
     """The lines and notebook cells of a file with findings.
 
     Attributes:
-        cells: dictionary, number of a notebook cell → range of lines in the JSON file with the code of this cell. The
-            dictionary is empty for a Python file.
+        cells: dictionary, number of a notebook cell → the lines of the notebook's JSON file that contain the code of
+            this cell. The dictionary is empty for a Python file.
         lines: dictionary, number of a notebook cell → lines of code in this cell. For a Python file, the only key is
             None.
     """
@@ -78,7 +77,8 @@ def _line_at(text: str, offset: int) -> int:
 class FindingPlaces:
     """Finds the place of each finding of a plan in its file.
 
-    For a file that the plan does not rewrite, the object reads the file when its lines are needed.
+    The plan contains the bytes of the files that it rewrites. The object reads all other files when their lines are
+    needed.
 
     Args:
         plan: the plan with the findings.

@@ -1,4 +1,6 @@
-"""Read and write plan files, from which ``apply`` writes equal bytes on any machine with the same sources.
+"""Read and write plan files.
+
+Users can apply a plan file on another machine: if the source files are the same, ``apply`` writes the same bytes.
 
 A plan file contains the edits, and hashes of the source files. So ``apply`` accepts a plan only for the sources from
 which the plan was made. This module checks the whole plan file, because any program may have changed the file.
@@ -89,7 +91,8 @@ def run_document(plan: Plan, skipped: Sequence[SkippedFile], **more: Any) -> Pla
     Args:
         plan: the plan of the run.
         skipped: files that the run could not write.
-        more: values of the fields ``strict`` and ``exit_code``. Only the command ``check`` passes these fields.
+        more: values of the fields ``strict`` and ``exit_code`` of the document, by field name. Only the command
+            ``check`` passes these values.
     """
     return PlanJson(
         tool=f"chirp-migrate {__version__}",
@@ -150,13 +153,15 @@ def read_plan(plan_bytes: bytes, name: str, root: Path) -> PlanFile:
 
 
 def read_applied_plan(document: PlanDocument, root: Path, stored_bytes: ContentLookup) -> Plan:
-    """Return the changes of an earlier ``apply``, from the plan in the journal and the stored bytes of the files.
+    """Return the plan of an earlier run of ``apply``.
+
+    The journal ``.chirp-migrate/`` stores this plan, and the bytes of the changed files before and after the run.
 
     Args:
         document: the plan of the run, which the journal stores.
         root: folder to which the paths of the plan are relative.
-        stored_bytes: function that returns the stored old and new bytes of a file. If the function returns None, the
-            result omits this file.
+        stored_bytes: function that returns the stored bytes of a file before and after the run (see
+            :data:`ContentLookup`). The result omits each file for which the function returns None.
 
     Raises:
         ValueError: the document is not a valid plan. The message gives the reason.

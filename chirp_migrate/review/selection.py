@@ -49,7 +49,7 @@ def decidable_hunk_ids(plan: Plan) -> list[HunkId]:
 
 
 def apply_choices(plan: Plan, choices: Choices) -> Plan:
-    """Return ``plan`` without refused hunks, and with the user's own edits. Keep hunks without a decision.
+    """Return ``plan`` without refused hunks, and with the user's own edits. Hunks without a decision stay in the plan.
 
     If no remaining file imports ``chirpid_patch``, the returned plan does not add ``chirpid_patch`` as a dependency or
     as a copy.

@@ -94,7 +94,10 @@ class Review:
         return sum(item.id not in self.choices for item in self.items)
 
     def decide(self, accepted: bool) -> None:
-        """Accept or refuse the current item, and move to the next item without a decision."""
+        """Accept or refuse the current item, and all items that must get the same decision.
+
+        Then move to the next item without a decision.
+        """
         self._choose(self.decided_with(self._current_item()), accepted)
         self._advance()
 
@@ -122,7 +125,9 @@ class Review:
         return True
 
     def edit(self, edits: tuple[Edit, ...]) -> None:
-        """Accept the current item, but with the given edits of the user in place of the planned edits.
+        """Accept the current item with the edits of the user, which replace the planned edits.
+
+        Items that must get the same decision are also accepted, with their own edits.
 
         Raises:
             InvalidEdit: the edits would make the file invalid Python.
@@ -213,8 +218,8 @@ def _items(plan: Plan) -> Iterator[ReviewItem]:
 def _items_decided_together(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
     """Return a dictionary: id of an item → this item, and all items that must get the same decision.
 
-    Two items must get the same decision if the sets ``together`` of their hunks have a common element. This also holds
-    for two items that are only connected through other items.
+    Two items must get the same decision if the sets ``together`` of their hunks contain the same loader call. If A must
+    get the same decision as B, and B the same as C, then A and C also get the same decision.
     """
     first: dict[str, int] = {}
     pairs = [

@@ -49,7 +49,10 @@ def codes_matching(selector: str) -> frozenset[str]:
 
 
 def unknown_rule_message(selector: str) -> str:
-    """Return the error message for a selector that matches no rule, with the most similar code or name of a rule."""
+    """Return the error message for a selector that matches no rule.
+
+    If a rule has a similar code or name, the message suggests this rule.
+    """
     names = {name.upper(): rule for rule in all_rules() for name in (rule.code, rule.name)}
     near = get_close_matches(selector.upper(), names, n=1)
     nearest = f"the nearest is {names[near[0]].code} ({names[near[0]].name}); " if near else ""
@@ -67,10 +70,11 @@ def selected_codes(select: Iterable[str], ignore: Iterable[str]) -> frozenset[st
 
 
 def _specificity_by_code(selectors: Iterable[str]) -> dict[str, int]:
-    """Return the code of each rule that a selector matches, with the specificity of the match as a number.
+    """Return a dictionary: code of each rule that a selector matches → specificity of the match.
 
-    The specificity is the number of characters of a prefix or code. A name counts like a whole code, and ``ALL`` has
-    the specificity 0. If several selectors match a rule, the most specific selector counts.
+    The specificity of a code or of a prefix of codes is its number of characters: 6 for ``CHP011``, and 5 for
+    ``CHP01``. A name has the same specificity as the code of its rule, and ``ALL`` has the specificity 0. If several
+    selectors match a rule, the most specific selector counts.
     """
     weights: dict[str, int] = {}
     for selector in selectors:

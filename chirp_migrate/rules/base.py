@@ -38,12 +38,12 @@ class RuleMatch:
         fine: True if the code at the place is correct and needs no rewrite. Reports only count such places, and do not
             list them (see ``Rule.counts_sites``).
         why: short machine-readable reason, such as ``used-as-value``; reports count the findings with each reason.
-        by_default: whether ``apply`` makes the edits even without ``--unsafe``. Only rules that change what training
-            learns use this attribute.
+        by_default: whether ``apply`` makes the edits even without ``--unsafe``. This attribute matters only for rules
+            that change what training learns, because the edits of all other rules need no ``--unsafe``.
         gain: what the rewrite of a loader improves; None if the rule estimates no gain. A rewrite with a gain of kind
             ``GainKind.NOTHING`` is applied only with ``--all-loaders``.
-        together: calls that build loaders. A review accepts or refuses the rewrites of these calls only together with
-            this rewrite. Each call is a pair: path of the file, and line number in the original file.
+        together: calls that build loaders, whose rewrites a review accepts or refuses together with this rewrite. Each
+            call is a pair: path of the file, and line number in the original file.
     """
 
     offset: int
@@ -93,10 +93,11 @@ class Rule(ABC):
         reason: one paragraph that explains why the rewritten code is better.
         safety: how a rewrite by this rule affects the training (see :class:`~chirp_migrate.plans.plan.Safety`).
         trigger: words, such as ``DataLoader``, that select the source texts to check. The rule skips a source text that
-            contains none of these words and no word of :meth:`names`.
-        beside: conditions that a source text must meet in addition to ``trigger``. The rule skips a source text that
-            fails one of these conditions.
+            contains none of these words and none of the words that :meth:`names` returns.
+        beside: conditions that a source text must meet in addition to ``trigger``: words, patterns or functions (see
+            ``TextCondition``). The rule skips a source text that fails one of these conditions.
         in_place: whether the rule only replaces expressions, and leaves all class and function definitions unchanged.
+            After a rewrite by a rule whose value is False, all rules check the module again.
         follows: codes of other rules whose rewrites can create code that this rule finds; ``None`` stands for all
             rules. The rule checks a module again after rewrites by these rules.
         counts_sites: whether each finding of the rule stands for one loader. Reports count the findings of such a rule
@@ -107,8 +108,9 @@ class Rule(ABC):
         stops_workers: whether the code that the rule finds makes workers fail with every start method except ``fork``.
             Findings of such a rule are printed even without ``--verbose``. The command ``check`` does not print
             ``Clean`` if the code has such a finding.
-        verbose_only: whether the terminal output contains advice and suggestions of the rule only with ``--verbose``.
-            All other reports, such as JSON, contain these findings in any case.
+        verbose_only: whether the terminal lists the findings of the rule that are not rewritten only with
+            ``--verbose``. If no loader of the project gains from a rewrite, the terminal lists advice even without
+            ``--verbose``. All other reports, such as JSON, always contain these findings.
     """
 
     code: ClassVar[str]
@@ -143,8 +145,8 @@ class Rule(ABC):
     def names(self, project: Project) -> Set[str]:
         """Return words to search for in addition to ``trigger``, such as aliases of a class that the project imports.
 
-        The rule searches source texts for these words as whole words only. A word of ``trigger`` may also be part of a
-        longer word.
+        A word of the result must occur in the source text as a whole word. In contrast, a word of ``trigger`` may be a
+        part of a longer word in the source text, as ``ataset`` is a part of ``Dataset``.
         """
         return frozenset()
 

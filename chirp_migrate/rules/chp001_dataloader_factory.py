@@ -66,45 +66,47 @@ class DataLoaderFactory(Rule):
     """Rewrites a mention of `DataLoader` only if all these conditions hold:
 
     - `pytorch-class`: the name refers to PyTorch's `DataLoader`. The file may import the class from PyTorch or from
-      another file of the project. No other code, such as an `except ImportError` or an `import *`, can bind the name to
-      another object.
+      another file of the project. No further import or assignment, such as a second import under `except ImportError`
+      or an `import *`, can bind the name to another object.
     - `only-called`: the code calls the name directly, or passes the name to `functools.partial`. The code may also
       store the class in a variable, parameter default or attribute of `self`, as in `make = DataLoader`. If the code
-      stores the class, all other code of this file only calls the stored class, as in `make(dataset)`.
+      stores the class, the file uses the stored class only in calls, as in `make(dataset)`, and no other file uses the
+      stored class.
     - `no-subclass`: the mention is not a base class, as in `class MyLoader(DataLoader)`.
     - `dataset-given`: the call passes a dataset, or passes arguments with `*` or `**`.
     - `known-parameters`: the call passes no parameter twice. The call has at most as many positional arguments as
       `DataLoader` takes.
-    - `not-replaced`: no file of the project replaces the name `DataLoader` in this module, or a method of `DataLoader`.
-      A `patch` or `setattr` of the name counts as a replacement. A `patch.dict` of the module's ``__dict__`` with the
-      name also counts. Any string that ends in the names of the module and the class, such as `"train.DataLoader"`,
-      also counts, because code may pass the string to `patch`. An assignment such as `train.DataLoader = Fake` counts
-      as a replacement, but an assignment to `self.DataLoader` does not. An assignment to an attribute of `DataLoader`
-      counts as a replacement. In a file that mentions `DataLoader`, an assignment to `__defaults__`, `__kwdefaults__`
-      or `__code__` of any function counts as a replacement. A call of `reload` for PyTorch's module `dataloader` counts
-      as a replacement. If the project sets attributes with computed names, as in `setattr(module, name, value)`, a call
-      that gets the string `"DataLoader"` or a keyword argument `DataLoader=…` counts as a replacement. A `patch` of
-      PyTorch's own module does not count, because modules that have imported the class do not see this patch.
+    - `not-replaced`: no file of the project replaces the name `DataLoader` in this module, and no file replaces a
+      method of `DataLoader`. A `patch` or `setattr` of the name counts as a replacement, and so does
+      `patch.dict(train.__dict__, {"DataLoader": Fake})`. Any string that ends in the names of the module and the class,
+      such as `"train.DataLoader"`, also counts, because code may pass the string to `patch`. An assignment such as
+      `train.DataLoader = Fake` counts as a replacement, but an assignment to `self.DataLoader` does not. An assignment
+      to an attribute of `DataLoader` counts as a replacement. In a file that mentions `DataLoader`, an assignment to
+      `__defaults__`, `__kwdefaults__` or `__code__` of any function counts as a replacement, because the function may
+      be a method of `DataLoader`. A call of `reload` for PyTorch's module `dataloader` counts as a replacement. Some
+      projects set attributes with computed names, as in `setattr(module, name, value)`. In such a project, any call
+      with an argument `"DataLoader"` or `DataLoader=…` counts as a replacement. A `patch` of PyTorch's own module does
+      not count, because modules that have imported the class do not see this patch.
     - `name-not-hidden`: no function, class or comprehension around the call binds the name `OptimalDataLoaderFactory`
-      to another object. Other rules have the same condition for the names that their rewrites add.
+      to another object. Each rule has such a condition for the names that its rewritten code imports.
 
     The rewritten code calls `create_loader`, which takes the arguments of `DataLoader`. The rewrite keeps all
     arguments. If every loader of a file is clearly for training, validation or test, the rewritten code calls
     `create_training_loader`, `create_validation_loader` and `create_test_loader` instead. The rule reads the purpose of
     a loader from the names of the loader, its dataset and the enclosing functions. If the call passes `pin_memory`,
-    this argument applies to all batches, as in PyTorch's loader. Without `pin_memory`, the loader pins only the tensors
-    in batches of default collation.
+    this argument applies to all batches, as in PyTorch's loader. Without `pin_memory`, the loader pins only dense
+    tensors in batches of default collation. The loader then pins no batches of your own `collate_fn`.
 
-    By default the rule rewrites only calls whose rewrite has a gain. docs/apply.md lists the gains. If the code stores
-    the class and calls the stored class later, the rewrite has a gain only if at least one of these calls in this file
+    By default the rule rewrites only calls whose rewrite has a gain. docs/apply.md lists the gains. The rewrite of a
+    stored class, as in `make = DataLoader`, has a gain only if at least one call of the stored class in this file
     passes a dataset that the loader can read in batches.
 
     The new code also reads the settings `optimize_dataloaders` and `benchmark_performance` from a configuration, as in
-    `config.get('optimize_dataloaders', True)`, but only if this call is provably safe. For this proof, the rule
-    requires that the configuration is called `config`, `cfg`, `self.config` or `self.cfg`. On every path to the loader,
-    the same function or `__init__` must already have called `get` on the configuration, with a string as the key. This
-    earlier call has no default, or the default is a number, None, True or False. No class of the project may define
-    `get` or `__getattr__`, or inherit from a mapping class. No code may assign an attribute `get`.
+    `config.get('optimize_dataloaders', True)`, but only if the call of `get` provably raises no error. For this proof,
+    the rule requires that the configuration is called `config`, `cfg`, `self.config` or `self.cfg`. On every path to
+    the loader, the same function or `__init__` must already have called `get` on the configuration, with a string as
+    the key. This earlier call has no default, or the default is a number, None, True or False. No class of the project
+    may define `get` or `__getattr__`, or inherit from a mapping class. No code may assign an attribute `get`.
     """
 
     code = "CHP001"
@@ -163,7 +165,8 @@ def _has_known_role(module: Module, use: LoaderClassUse) -> bool:
     """Return whether a mention of ``DataLoader`` shows the role of its loader: training, validation or test.
 
     The rewritten file calls ``create_training_loader`` and similar functions only if the result is True for all
-    mentions. A mention that the rule does not rewrite must not prevent these calls, so its result is also True.
+    mentions. The result is also True for a mention that the rule does not rewrite, so that such a mention does not
+    prevent these calls.
     """
     if use.call is None:
         return bool(use.why == "named" or use.what)
@@ -193,7 +196,19 @@ def _examine_mention(
     *,
     by_role: bool,
 ) -> Iterable[RuleMatch]:
-    """Yield the finding for one mention of ``DataLoader``; nothing for a mention such as an annotation."""
+    """Yield the finding for one mention of ``DataLoader``.
+
+    A mention that only names the class, as in an annotation, has no finding.
+
+    Args:
+        module: the module that contains the mention.
+        project: the user's project.
+        node: the mention.
+        use: how the code uses the mention.
+        others: other objects to which the name may refer, for the message; "" if the name refers only to PyTorch's
+            class.
+        by_role: whether the rewritten code may call ``create_training_loader`` and similar functions.
+    """
     offset, root = module.span(node)[0], find_nodes(node, cst.Name)[0]
     if use.why == "named":
         return

@@ -42,26 +42,29 @@ class WorkerSafeDatasetClass(Rule):
     - `plain-access`: the class defines ``__getitem__``, but not ``__getitems__``, ``__iter__``, ``__getattr__`` or
       ``__getattribute__``.
     - `plain-parameters`: the method ``__getitem__(self, index)`` and the methods that it calls have no decorator and
-      are not ``async``. These methods take positional arguments without defaults.
+      are not ``async``. Their parameters have no defaults and no `*`, `/` or `**`.
     - `straight-line`: the method ``__getitem__`` and the methods that it calls consist of assignments to names, ``if``
       and ``return``.
-    - `known-samples`: each sample has one of three forms. The first form is ``((x - mean) / (std + number), y)`` for
-      ``x, y = dataset[indices[index]]``, with or without the number. The second form is ``(transform(x), y)`` for
-      ``x, y = dataset[index]``, with one transform or several transforms. The third form is ``samples[index]``
-      unchanged.
-    - `samples-not-paths`: the list in ``samples[index]`` is not called ``paths``, ``files``, ``names``, ``urls`` or
-      similar. The list does not contain the files of a folder, as ``os.listdir(root)`` does.
-    - `own-state-only`: dataset, indices, mean, std, transforms and samples are attributes of ``self``. The flags that
-      switch transforms on are attributes of ``self``, too.
+    - `known-samples`: each sample has one of four forms. The first form is ``((x - mean) / (std + number), y)`` for
+      ``x, y = dataset[indices[index]]``, with or without the number. The second form is ``(transform(x), y)`` for ``x,
+      y = dataset[index]``, with one transform or several transforms. The third form is ``samples[index]`` unchanged. In
+      the fourth form, the code converts ``x`` to an 8-bit image, applies an augmenter to the image, and converts the
+      image back to a tensor.
+    - `samples-not-paths`: the list in ``samples[index]`` contains samples, and not paths of files, because samples in
+      files cannot be read in whole batches. So the list must not be called ``paths``, ``files``, ``names``, ``urls`` or
+      similar, and must not come from a call such as ``os.listdir(root)``.
+    - `own-state-only`: dataset, indices, mean, std, transforms, augmenter and samples are attributes of ``self``. The
+      flags that switch transforms on are attributes of ``self``, too.
     - `plain-switches`: each condition in the code tests a flag, as in `if self.training`, or tests whether a transform
       is not None.
-    - `nothing-else`: every value that these methods compute is used for the sample or in a condition. These methods do
-      not repeat a call, such as `self.transform(x)`.
-    - `clear-names`: the methods use only the names None, True, False and ``torch`` from outside the class. The name
-      ``torch`` provably refers to PyTorch.
+    - `nothing-else`: every value that these methods compute is used for the sample or in a condition. These methods
+      make the same call, such as `self.transform(x)`, at most once for each sample.
+    - `clear-names`: apart from their own variables, the methods use only the names None, True, False and ``torch``. The
+      name ``torch`` provably refers to PyTorch. For the form with images, the names of NumPy and of Pillow's ``Image``,
+      ``isinstance`` and ``len`` are also permitted.
 
-    Without `--all-loaders`, the rule decorates a class only if a loader of the project may read the samples of the
-    class in batches.
+    By default, the rule decorates a class only if a loader of the project may read the samples of the class in batches,
+    or if the rule finds no loader. With `--all-loaders`, this condition does not apply.
     """
 
     code = "CHP002"

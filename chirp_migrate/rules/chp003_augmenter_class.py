@@ -45,39 +45,41 @@ _DECLARED: tuple[tuple[str, str, tuple[str, ...], Callable[[str], tuple[str, ...
 class WorkerSafeAugmenter(Rule):
     """Decorates a top-level class that draws masks or noise only if all these conditions hold:
 
-    - `nn-module`: the only base of the class is PyTorch's `nn.Module`, and the class has no decorator and no keyword,
-      such as `metaclass=`. The rule also accepts a class without a base that augments grey images. For a class of grey
-      images, the conditions below apply to `__call__` instead of `forward`, and to `np.array(image)` instead of
-      `x.clone()`. The method returns `Image.fromarray(x)` instead of `x`.
+    - `nn-module`: the class has no decorator and no keyword, such as `metaclass=`, and its only base is PyTorch's
+      `nn.Module`. A class that augments grey images has no base instead. For a class of grey images, the conditions
+      below apply to `__call__` instead of `forward`, and to `np.array(image)` instead of `x.clone()`. The method
+      returns `Image.fromarray(x)` instead of `x`.
     - `plain-methods`: the class defines each method once, and contains nothing else except a docstring. Its constructor
-      has exactly the parameters of `SpecAugment` or `GaussianNoise`.
+      has exactly the parameters of `SpecAugment` or `GaussianNoise` of `chirpid_patch`.
     - `gate`: the method `forward` takes one sample and contains one gate, an `if` that compares `random.random()` with
       `self.p`. If this comparison decides against an augmentation, `forward` returns the sample unchanged. Before the
       gate, the code only reads sizes and tests whether the sample has two axes.
     - `clone`: the class writes all masks into one `x.clone()` and returns this tensor. No other code changes the
       tensor.
-    - `two-axes`: the class masks samples with two axes and samples with three axes. The code may insert an axis in
-      front of a sample with two axes if the code removes this axis again. The code uses the sizes of the last two axes.
-      For an image with two axes, the code may also use `shape[:2]`.
+    - `two-axes`: the class works for samples with two axes and for samples with three axes. The code may insert an axis
+      in front of a sample with two axes if the code removes this axis again. The code uses the sizes of the last two
+      axes. A class of grey images needs to work only for two axes, and may also use `shape[:2]`.
     - `both-axes`: one loop over `num_time_masks` draws masks on the last axis. Another loop over `num_freq_masks` draws
       masks on the axis before the last axis. The code of a mask is in the loop or in a separate method.
-    - `guard`: the masks of an axis have no condition, or a condition such as `time_mask_param > 0`. Or the masks of
-      both axes have the condition `size > parameter`. Here, `size` is the length of the axis, and `parameter` is the
-      largest width of a mask on this axis, such as `self.time_mask_param`.
+    - `guard`: in this condition and in the next conditions, `size` is the length of the axis, and `parameter` is the
+      largest width of a mask on this axis, such as `self.time_mask_param`. A condition around the masks of an axis may
+      be only `parameter > 0`, `size > parameter`, or both. If the masks of one axis have the condition `size >
+      parameter`, the masks of the other axis also have this condition.
     - `width`: each mask draws its width with `width = random.randint(0, min(parameter, size))` for its axis.
     - `start`: each mask draws its start after its width, with `start = random.randint(0, size - width)`. The code may
       write `max(0, size - width)`, or may draw the start only if `width > 0`.
     - `stretch`: each mask sets the range from `start` to `start + width` to `self.mask_value`, in all rows or in all
       columns. The mask does nothing else. If the code writes `x[:, a:b, :]`, the code first unpacks the shape of `x`
-      into three names, which proves that `x` has three axes.
-    - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`. The code may assign parts of this expression to
-      names if the code uses each name once.
+      into three names. A sample with more axes then raises an error before any mask.
+    - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`. The code may compute parts of this expression in
+      earlier statements, as in `noise = torch.randn_like(x) * self.std`, and must use each such variable.
     - `usual-names`: in all calls in the body of the class, the names `random`, `torch`, `np` (NumPy) and `Image`
       (Pillow) refer to these modules. The names `len`, `min`, `max` and `range` refer to Python's own functions.
 
-    Without `--all-loaders`, the rule decorates a class only if two more conditions hold. The project builds a loader
-    outside of tests. At least one loader that can contain the class may apply the class to batches, and the migration
-    improves this loader (see "gain" in docs/glossary.md).
+    By default, the rule decorates a class only if a loader of the project may apply the class to whole batches. Such a
+    loader has a gain (see docs/glossary.md), and has no `collate_fn` of the project. If the rule finds loaders whose
+    dataset contains the class, only these loaders count. Otherwise, all loaders of the project count. Loaders in tests
+    count only for classes in tests. With `--all-loaders`, this condition does not apply.
     """
 
     code = "CHP003"

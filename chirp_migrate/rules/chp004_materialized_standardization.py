@@ -42,23 +42,23 @@ class MaterializedStandardization(Rule):
       gets ``x, y`` from ``dataset[i]`` for each ``i`` of a sequence, or from a loop over the dataset.
     - `known-reads`: the code reads each sample once and unpacks it, as in ``x, y = dataset[i]``. Or the element reads
       the sample twice, as ``dataset[i][0]`` for x and ``dataset[i][1]`` for y.
-    - `plain-loop`: the code has one ``for`` over a name, such as ``for i in indices``. The ``for`` has no ``if``,
-      ``else`` or ``async``, and is not inside an f-string.
+    - `plain-loop`: the code has one ``for``, which iterates over a variable, as in ``for i in indices``, and not over a
+      longer expression. The ``for`` has no ``if``, ``else`` or ``async``, and is not inside an f-string.
     - `assignments-only`: the body of a loop contains only assignments to names and, as the last statement, the
       ``append`` of one element.
     - `starts-empty`: the statement ``samples = []`` is before the loop, in the same block. No statement between
       ``samples = []`` and the loop uses the list or leaves the block.
     - `unused-in-loop`: no inner function or class uses the list, and the list is not declared ``global`` or
-      ``nonlocal``. If the loop is in the body of a `try`, or of a `with` that may swallow exceptions, all uses of the
-      list are in this body, because an error leaves the list unfinished.
+      ``nonlocal``. An error in the loop leaves the list unfinished. So if the loop is in the body of a `try`, all uses
+      of the list must be in this body. The same condition applies to the body of a `with` that may swallow exceptions.
     - `plain-names`: the dataset, the sequence, mean and std are names that the loop does not bind. None of these names
       is the name of the list.
-    - `names-have-values`: the dataset, the sequence, mean and std provably have values before the loop. No class body
-      and no other function binds these names.
+    - `names-have-values`: the dataset, the sequence, mean and std provably have values before the loop. None of these
+      names is a variable of a class body. No function assigns one of these names after `global` or `nonlocal`.
     - `nothing-else`: the code computes nothing except the elements of the list. The code calls no function except
       ``append``.
-    - `loop-names-unused`: the variables of the loop belong to the enclosing function or module. Provably no code
-      outside of the loop reads these variables.
+    - `loop-names-unused`: the loop is not directly in a class body, and its variables are not declared ``global`` or
+      ``nonlocal``. Provably no code outside of the loop reads these variables.
     """
 
     code = "CHP004"
@@ -73,7 +73,10 @@ class MaterializedStandardization(Rule):
     beside = ("/",)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a comprehension, or a loop that ends with ``append``, iterates over a name and divides."""
+        """Return whether a list comprehension, or a ``for`` that ends with ``append``, contains a division.
+
+        The comprehension or ``for`` must iterate over a variable, as in ``for i in indices``.
+        """
         loops = [
             loop
             for loop in outline.find(ast.For)

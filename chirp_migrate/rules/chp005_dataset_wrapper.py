@@ -48,38 +48,40 @@ class DatasetWrapper(Rule):
       string, and PyTorch's ``Dataset`` is the only base.
     - `inside-function`: the call of ``type`` is in a function, not in the body of a class.
     - `called-without-arguments`: the code only calls the class, without arguments. If the code assigns the class to a
-      name, the name refers to the class on every path to these calls. No other code uses the name, and the rule can
-      remove the line of the assignment.
+      name, the name refers to the class on every path to these calls. No other code uses the name. The assignment is
+      alone on its line, and its block contains other statements, so that the rule can remove the line.
     - `known-members`: the members are ``__getitem__``, ``__len__`` and optionally an ``__init__`` that does nothing.
       All members are lambdas without defaults.
     - `length-of-dataset`: the method ``__len__`` returns ``len(dataset)`` for the dataset that ``__getitem__`` reads.
     - `known-samples`: each sample is the pair (x, y) in ``dataset[index]``. The code applies one or more transforms to
       x, and applies no transform twice. A flag called ``training``, ``train`` or ``is_training`` may switch all
       transforms on or off.
-    - `plain-switches`: the code applies each transform without a condition, or only if the transform is not None. A
-      transform that the code always applies is not a parameter with the default None. The code does not compare the
-      flag with None.
+    - `plain-switches`: the code applies each transform without a condition, or only if the transform is not None. If
+      the code applies a transform without a condition, the transform must not be a parameter with the default None,
+      because the new class skips a transform that is None. The code does not compare the flag with None.
     - `straight-line`: each function that the lambdas call is a plain function, defined once next to the lambdas. Such a
       function consists of assignments to names, ``if`` and ``return``. No name in such a function hides a name of the
       enclosing code.
     - `nothing-else`: every value that the code computes is used for the sample or in a condition. The code reads every
-      sample once, and does not repeat a call, such as ``augment(x)``.
+      sample once, and makes the same call, such as ``augment(x)``, at most once for each sample.
     - `own-names-only`: the dataset, the transforms and the flag are variables of the enclosing functions.
     - `bound-once`: the dataset, the transforms and the flag provably have their values before the call of ``type``.
       Their values are the same whenever code reads a sample.
-    - `not-probed`: no file of the project reads an attribute `dataset`, `training` or `transforms` with `hasattr` or
-      `getattr`. No file reads such an attribute in a `try` statement that handles AttributeError. No file sets such an
-      attribute on an object other than `self`.
+    - `not-probed`: the new class has the attributes `dataset`, `training` and `transforms`, and the original class has
+      none of them. So no file of the project reads such an attribute with `hasattr` or `getattr`. No file reads such an
+      attribute in a `try` statement that handles AttributeError. No file sets such an attribute on an object other than
+      `self`.
     - `not-copied`: no file of the project copies objects deeply. Deep copies are calls of `deepcopy`, `asdict`,
-      `astuple`, `AveragedModel` and `pickle.dumps`. A file that uses `BaseEstimator` (scikit-learn) or skorch counts,
-      too, because clones of estimators contain deep copies. Copies of `state_dict()` and `parameters()` do not count.
-      In a project with deep copies, the rule still rewrites the class if the project passes the dataset and its loader
-      only to loader calls, loops, `len` and functions of the project. Each of these functions must also use the dataset
-      and the loader only in these ways, and must not return the dataset or the loader.
+      `astuple`, `AveragedModel` and `pickle.dumps`. A file that uses `BaseEstimator` (scikit-learn) or skorch also
+      counts as a file with deep copies, because `clone` copies the arguments of an estimator deeply. Copies of
+      `state_dict()` and `parameters()` do not count. In a project with deep copies, the rule still rewrites the class
+      if the project passes the dataset and its loader only to loader calls, loops, `len` and functions of the project.
+      Each of these functions must also use the dataset and the loader only in these ways, and must not return the
+      dataset or the loader.
 
-    After the rewrite, the class of the dataset has another name. The dataset has the attributes `dataset`, `training`
-    and `transforms`, and its samples are tuples. If a sample of the wrapped dataset is not a pair, reading the sample
-    raises a ValueError, because the new class unpacks each sample.
+    After the rewrite, the class of the dataset is `WorkerSafeAugmentedDataset`, and its samples are tuples. If a sample
+    of the wrapped dataset is not a pair, reading the sample raises a ValueError, because the new class unpacks each
+    sample.
     """
 
     code = "CHP005"
@@ -97,7 +99,7 @@ class DatasetWrapper(Rule):
         return find_aliases(project, "Dataset")
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
-        """Replace calls of dataset classes that ``type(...)`` creates by calls of ``WorkerSafeAugmentedDataset``."""
+        """Replace calls of dataset classes that ``type(...)`` creates with calls of ``WorkerSafeAugmentedDataset``."""
         for call in module.find(cst.Call):
             match [call.func, *(argument.value for argument in call.args)]:
                 case [cst.Name(value="type"), cst.SimpleString(), cst.Tuple(elements=bases), cst.Dict() as entries]:
@@ -162,8 +164,8 @@ def _examine_type_call(
 def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -> list[CapturedName] | None:
     """Return the variables of enclosing functions that hold the dataset, the transforms and the training flag.
 
-    The result is None if one of these is not a plain variable. The result is also None if the code calls a transform
-    without a condition, and the transform is a parameter with the default None.
+    The result is None if the dataset, a transform or the flag is not such a variable. The result is also None if the
+    code calls a transform without a condition, and the transform is a parameter with the default None.
     """
     found: list[CapturedName] = []
     unconditional = [stage.function for stage in meaning.stages if stage.gate is None]

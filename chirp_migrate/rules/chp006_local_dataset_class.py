@@ -50,9 +50,12 @@ class LocalDatasetClass(Rule):
     """Moves a dataset class out of a function only if all these conditions hold:
 
     - `only-constructed`: the code outside of the class only calls the class, without ``*`` and ``**``. At each call,
-      the class is provably defined, and the rule can add arguments to the call.
+      the class is provably defined. If the class captures values (uses variables of an enclosing function), the rewrite
+      adds these values as arguments to each call. So each captured name must refer to the same variable at the call as
+      in the class. The only argument must not be a generator without its own brackets, as in `Birds(x for x in data)`.
+      If the class has no `__init__`, the calls must have no arguments.
     - `directly-in-function`: the definition of the class is directly in a function, not in the body of another class.
-      The definition is not the only statement of its block.
+      The definition is not the only statement of its block, because the block would be empty after the move.
     - `no-decorator`: the class has no decorators and no keywords, such as `metaclass=`.
     - `plain-bases`: each base of the class is a name that is known at module level. Each base is a class of PyTorch or
       torchvision, or a class of the project that inherits from such a class. A base from the project has no decorator,
@@ -64,8 +67,9 @@ class LocalDatasetClass(Rule):
       base from the project use `type(self)` only to call this class or to read its attributes.
     - `plain-body`: the body of the class contains methods and constants. All decorators in the body are from Python or
       PyTorch, such as `@property`, and do not register the decorated function elsewhere. Decorators, bases, defaults
-      and annotations have the same values at module level as in the function. No other code assigns a module-level name
-      that these expressions use, or an attribute of such a name.
+      and annotations have the same values at module level as in the function. After the import of the module, no code
+      assigns a module-level name that these expressions use. If an expression uses an attribute, such as `data.Base`,
+      no code assigns this attribute either.
     - `place-independent`: the class contains no code whose result depends on its place, such as ``eval``, ``vars``,
       ``nonlocal``, ``__dict__`` or ``__qualname__``. The enclosing function does not call ``dir``, ``eval``, ``exec``,
       ``locals`` or ``vars``. The module has no ``__getattr__``.
@@ -74,41 +78,47 @@ class LocalDatasetClass(Rule):
       ``super`` and to read attributes. No file of the project sets an attribute on the class of an object, as in
       `type(dataset).scale = 2`, or reads `type(dataset).__qualname__`. No file contains ``__subclasses__`` or
       ``__func__``. No file lists the classes of a module with ``getmembers``, or passes `type` to a function. If the
-      class captures values (uses variables of an enclosing function), no file uses `type(dataset)` as a key or an
-      argument. If the class captures values, no file compares `type(dataset)` with the class of another object, or
-      creates an object with `type(dataset)(…)`. If the class captures values, its methods and bases do not create
-      objects with ``type(self)`` or ``cls``.
-    - `captured-in-methods`: captured names are variables of an enclosing function that the class reads. Only the bodies
-      of methods read captured names. The first parameter of such a method is ``self``, or the method is ``__init__``.
+      class captures values, no file uses `type(dataset)` as a key or an argument. If the class captures values, no file
+      compares `type(dataset)` with the class of another object, or creates an object with `type(dataset)(…)`. If the
+      class captures values, its methods and bases do not create objects with ``type(self)`` or ``cls``.
+    - `captured-in-methods`: the class reads captured names (variables of an enclosing function) only in the bodies of
+      its methods. The rewrite reads the value of `scale` from `self._captured_scale`. So each method that reads a
+      captured name has ``self`` as its first parameter, and has no decorator. These two conditions do not apply to
+      ``__init__``, which gets the values as arguments, and do not apply to imported names.
     - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the class.
-      No code deletes the name, and no inner function binds the name again. No ``except … as`` binds the name. The
-      assignment may be in a `with` block only if the context managers provably do not swallow exceptions. The
-      assignment may be a `:=` only if every path evaluates this `:=`.
+      No code deletes the name, and no inner function binds the name again. No ``except … as`` binds the name. The name
+      may get its value in a `with` block only if the context managers provably do not swallow exceptions. The name may
+      get its value from a `:=` only if every path evaluates this `:=`.
     - `used-before-rebound`: each captured name keeps its value until the last use of the class and its objects. The
       variable of a comprehension does not keep its value, because each iteration binds the variable again. If a
-      captured name is bound again, the code may use an object of the class, and the loader of this object, only in a
-      few ways. The permitted uses are loader calls, iteration, `len` and `return`. The code may assign the object and
-      the loader to variables, if only later statements of the same block use these variables. The code may pass the
-      object or the loader to a function of the project that uses its argument only in the ways that this condition
-      permits. If a captured name is bound again, the methods do not pass on `self`, a method of `self`, or a generator
-      or function that reads the name. If a captured name is bound again, no base of the class belongs to the project.
+      captured name is bound again, the code may use an object of the class, and a loader with this object, only as
+      follows. The code may pass the object to the call that builds a loader. The code may iterate over the object or
+      the loader, call `len`, and return the object or the loader. The code may assign the object and the loader to
+      variables, if only later statements of the same block use these variables. The code may pass the object or the
+      loader to a function of the project that uses its argument only in the ways that this condition permits. If a
+      captured name is bound again, the methods use `self` only to read attributes, to call methods, and in calls such
+      as `len(self)`. The methods do not store, return or pass on `self` itself or a method of `self`. A generator or
+      function in a method that reads the name must be the argument of a call that consumes the whole generator, or
+      calls the function, at once, as in `sum(x * scale for x in batch)`. If a captured name is bound again, no base of
+      the class belongs to the project.
     - `plain-values`: a captured value is no local function, class or lambda. The name of a captured value does not
       begin with two underscores. If the value is imported, only one import statement binds its name, and the name
       always has the same value (see `one-import` of CHP012).
     - `plain-constructor`: the ``__init__`` of a class that captures names has no ``**`` parameter, and no parameter or
-      variable with one of these names. The body of ``__init__`` is not on the line of its ``def``. If the class has no
-      ``__init__``, its bases provably have no constructor either. A class that captures names defines no method that
-      creates, copies, pickles or inspects its objects, such as ``__new__``, ``__deepcopy__``, ``__getstate__`` or
-      ``__getattr__``.
+      variable with the name of a captured value. The body of ``__init__`` is not on the line of its ``def``. If the
+      class has no ``__init__``, its bases provably have no constructor either. A class that captures names defines no
+      method that creates, copies, pickles or inspects its objects, such as ``__new__``, ``__deepcopy__``,
+      ``__getstate__`` or ``__getattr__``.
     - `not-copied`: the objects of the class store no captured values, or no file of the project copies objects deeply.
       Deep copies are calls of `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`. A file that uses
-      `BaseEstimator` (scikit-learn) or skorch counts, too, because clones of estimators contain deep copies. Copies of
-      `state_dict()` and `parameters()` do not count. In a project with deep copies, the rule still moves the class if
-      all uses of the class and its objects are uses that `used-before-rebound` permits, and no code returns the class
-      or its objects.
+      `BaseEstimator` (scikit-learn) or skorch also counts as a file with deep copies, because `clone` copies the
+      arguments of an estimator deeply. Copies of `state_dict()` and `parameters()` do not count. In a project with deep
+      copies, the rule still moves the class if all uses of the class and its objects are uses that
+      `used-before-rebound` permits, and no code returns the class or its objects.
     - `attributes-not-listed`: the module of a class that captures names contains no ``vars``, ``dir``, ``globals``,
-      ``getmembers`` or ``__dict__``. No file lists the attributes of an object, because the list would contain the new
-      attributes with the captured values. Files may list the attributes of `self`, of a class and of parsed arguments.
+      ``getmembers`` or ``__dict__``. No file lists the attributes of an object, as `vars(dataset)` does, because the
+      list would contain the new attributes with the captured values. Files may list the attributes of `self`, of a
+      class and of parsed arguments.
     - `class-name-unused`: no file reads `__qualname__` of the class of an object, as in `type(self).__qualname__`. If
       the class gets another name (see below), no file reads an attribute `__name__`.
 
@@ -136,7 +146,10 @@ class LocalDatasetClass(Rule):
     beside = (re.compile(r"class\b(?<=[ \t\f]class)"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of dataset classes, and words that occur in files with unpicklable local classes."""
+        """Return the names of dataset classes, and words that show which files may contain unpicklable local classes.
+
+        Each file that creates an unpicklable object of a local class contains at least one of these words.
+        """
         return dataset_class_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.CLASS)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -144,7 +157,7 @@ class LocalDatasetClass(Rule):
         return super().concerns(text, project) or may_create_unpicklable(text, project, ReportedUnpicklableKind.CLASS)
 
     def may_find(self, outline: Outline, project: Project) -> bool:
-        """Return whether a class in a function may be a dataset, or its objects may be pickled for workers."""
+        """Return whether a local class may be a dataset class, or may have objects that are pickled for workers."""
         return creates_unpicklable(outline, project, ReportedUnpicklableKind.CLASS) or any(
             inherits_from(project, name, DATASET)
             for one in outline.find(ast.ClassDef)
@@ -179,7 +192,10 @@ class LocalDatasetClass(Rule):
 
 
 def _edits_of_move(local: LocalClass, taken: set[str]) -> tuple[Edit, ...]:
-    """Return the edits that move a local class to module level. Also add the new name of the class to ``taken``."""
+    """Return the edits that move a local class to module level.
+
+    The function adds the new name of the class to ``taken``, so that no other class gets this name.
+    """
     module, node, title = local.module, local.node, local.title
     local.check()
     calls = constructor_calls(module, node, title)
@@ -242,7 +258,7 @@ def _edits_of_construction(local: LocalClass, call: cst.Call, name: str) -> Iter
 
 
 def _store_arguments(local: LocalClass) -> Iterator[Edit]:
-    """Yield edits that store captured values on ``self`` in the constructor, and let methods read the values there."""
+    """Yield edits that store captured values on ``self`` in the constructor, and read these values in the methods."""
     module, init, names = local.module, local.init, [value.name for value in local.values]
     for one in local.values:
         for read in one.reads:

@@ -62,59 +62,64 @@ class PicklableFunction(Rule):
     - `place-independent`: the lambda contains no code whose result depends on its place. Examples of such code are
       calls of `super`, `dir`, `eval`, `exec`, `locals` and `vars`, the name `__class__`, and names that are private to
       the enclosing class, such as `__scale`. The enclosing function does not call `dir`, `eval`, `exec`, `locals` or
-      `vars`. The module has no `__getattr__`, and no name with characters that Python replaces by other characters
-      (Unicode normalisation).
+      `vars`. The module has no `__getattr__`. No name in the module contains characters that Python replaces by other
+      characters (Unicode normalisation, NFKC).
     - `no-local-helper`: the lambda uses no local function, local class or other lambda, because such a helper would
       have to move first.
     - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the lambda.
-      No code deletes the name, and no inner function binds the name again. No `except … as` binds the name. The
-      assignment may be in a `with` block only if the context managers provably do not swallow exceptions. The
-      assignment may be a `:=` only if every path evaluates this `:=`.
+      No code deletes the name, and no inner function binds the name again. No `except … as` binds the name. The name
+      may get its value in a `with` block only if the context managers provably do not swallow exceptions. The name may
+      get its value from a `:=` only if every path evaluates this `:=`.
     - `used-before-rebound`: each captured name keeps its value until the last use of the lambda. The variable of a
       comprehension does not keep its value, because each iteration binds the variable again. If a captured name is
       bound again, the code may use the lambda only in a few ways. The code may pass the lambda to the call that builds
       a loader. The code may iterate over the loader that holds the lambda, call `len` on this loader and return the
       loader. The code may assign the lambda and the loader to variables, if only later statements of the same block use
       these variables. The code may pass the lambda or the loader to a function of the project that uses its argument
-      only in the ways that this condition permits. If the lambda creates a generator that reads the name, a call around
-      the generator consumes all items at once, as in `sum(x * scale for x in batch)`. If the lambda contains another
-      lambda that reads the name, a call around this inner lambda runs the inner lambda at once, as in `sorted(batch,
-      key=lambda x: x * scale)`.
+      only in the ways that this condition permits. If a captured name is bound again, a generator in the lambda that
+      reads the name must be the argument of a call that consumes the whole generator at once, as in `sum(x * scale for
+      x in batch)`. An inner lambda that reads the name must be the argument of a call that runs the inner lambda at
+      once, as in `sorted(batch, key=lambda x: x * scale)`.
     - `one-import`: each imported captured name is bound by exactly one import statement, and every path to the lambda
-      runs this statement. In the imported module, one statement at the top level assigns the name. No file replaces the
-      name in that module, or replaces a module in `sys.modules`.
+      runs this statement. In the imported module, exactly one statement assigns the name. This statement is not in a
+      function, and the module does not call `globals()`. No file replaces the name in that module, or replaces a module
+      in `sys.modules`.
     - `not-inspected`: no code uses an attribute of the lambda, or passes the lambda to `inspect`. The analysis traces
       the lambda through all variables, attributes, containers and parameters that may hold the lambda. No file of the
-      project sets an attribute on the lambda, or passes the lambda on in a way that the analysis cannot trace. If the
-      replacement is not a `partial`, no file uses the lambda as a key or set element, or passes the lambda to `id` or
-      `hash`. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`, `__defaults__`,
-      `__closure__`, `isfunction`, `ismethod`, `isroutine`, `FunctionType` or `LambdaType`. No file checks whether an
-      object is a `MethodType`. If the replacement binds values, as a `partial` or a method does, no file contains
-      `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__`, except of a class. If the
-      replacement binds values, no file reads the class of the lambda (as `type(f)` does), except in `raise` statements.
-      If the replacement is a `partial`, no file checks whether an object is a `partial`.
-    - `not-copied`: the replacement binds no values, or no file of the project copies objects deeply. A `partial` and a
-      method bind values. Deep copies are calls of `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`.
-      A file that uses `BaseEstimator` (scikit-learn) or skorch counts, too, because clones of estimators contain deep
-      copies. Copies of `state_dict()` and `parameters()` do not count. In a project with deep copies, the rule still
-      moves the lambda if all uses of the lambda are uses that `used-before-rebound` permits, and no code returns the
-      lambda.
-    - `partial-available`: if the replacement is a `partial`, the name `partial` refers to `functools.partial` at the
-      place of the lambda.
-    - `kept-signature`: a parameter whose default must be computed at the old place of the lambda is keyword-only. Such
-      a parameter may also be positional if the following three conditions hold. The code passes the function only to
-      loader calls as `collate_fn` or `worker_init_fn`. No file reads the attributes `collate_fn` and `worker_init_fn`
-      of loaders. The function has another parameter for the argument that the loader passes (the samples, or the number
-      of the worker).
-    - `not-a-method`: a lambda whose replacement binds values is no method. The lambda is not in the body of a class,
-      and no code turns the lambda into a method of an object. No code assigns the lambda to an attribute of a class, or
-      of an object that may be a class. The lambda would then be a method, which gets an object as its first argument.
+      project sets an attribute on the lambda, or passes the lambda on in a way that the analysis cannot trace. The
+      replacement of the lambda is a module-level function, a `partial`, a method, or an object of `chirpid_patch`. All
+      of these bind values, except a module-level function. If the replacement is not a `partial`, no file uses the
+      lambda as a key or set element, or passes the lambda to `id` or `hash`. No file contains `isfunction`, `ismethod`,
+      `isroutine`, `FunctionType` or `LambdaType`. No file reads the attributes `__name__`, `__qualname__`, `__code__`,
+      `__defaults__` or `__closure__`, except from a class, as in `type(x).__name__`. No file checks whether an object
+      is a `MethodType`. If the replacement binds values, no file reads the attributes `__doc__`, `__annotations__`,
+      `__kwdefaults__`, `__globals__` or `__module__`, except from a class. If the replacement binds values, no file
+      reads the class of the lambda (as `type(f)` does), except in `raise` statements. If the replacement is a
+      `partial`, no file checks whether an object is a `partial`.
+    - `not-copied`: the replacement binds no values (see `not-inspected`), or no file of the project copies objects
+      deeply. Deep copies are calls of `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`. A file that
+      uses `BaseEstimator` (scikit-learn) or skorch also counts as a file with deep copies, because `clone` copies the
+      arguments of an estimator deeply. Copies of `state_dict()` and `parameters()` do not count. In a project with deep
+      copies, the rule still moves the lambda if all uses of the lambda are uses that `used-before-rebound` permits, and
+      no code returns the lambda.
+    - `partial-available`: if the replacement is a `partial`, the name `partial` has no other meaning than
+      `functools.partial` at the place of the lambda.
+    - `kept-signature`: some defaults must be computed at the old place of the lambda, such as `scale=factor` with a
+      local variable `factor`. Then a `partial` binds the value, so the parameter must be keyword-only. The parameter
+      may also be positional if the following three conditions hold. The code passes the function only to loader calls
+      as `collate_fn` or `worker_init_fn`. No file reads the attributes `collate_fn` and `worker_init_fn` of loaders.
+      The function has another parameter for the argument that the loader passes (the samples, or the number of the
+      worker).
+    - `not-a-method`: a lambda whose replacement binds values must not be a method, because Python passes the object as
+      first argument to a method, but not to the replacement. So the lambda is not in the body of a class, and no code
+      turns the lambda into a method of an object. No code assigns the lambda to an attribute of a class, or of an
+      object that may be a class.
     - `class-not-inspected`: a lambda that uses `self` becomes a method of its class, so no code may inspect this class.
       Neither the class nor a base in the project has a decorator, or a keyword such as `metaclass=`. The modules of
       these classes contain no `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The analysis
       finds the class that the name of each base refers to. No class of the project has a `__getattribute__`.
-    - `method-not-shared`: if the lambda becomes a method, no file reads the enclosing method from a class, as in
-      `Class.method`. After such a read, the method could get any object as its `self`. A call such as
+    - `method-not-shared`: if the lambda becomes a method, no file reads the method that contains the lambda from a
+      class, as in `Class.method`. After such a read, the method could get any object as its `self`. A call such as
       `Base.method(self)` in a subclass is allowed.
     - `no-computed-names`: if the lambda becomes a method, no code sets an attribute of the class under a computed name,
       as in `setattr(self, name, value)`. Such an attribute could hide the method.
@@ -128,7 +133,7 @@ class PicklableFunction(Rule):
     function. The lambda becomes no `partial` if other code may replace the function, or if a call passes a parameter of
     the lambda by keyword. A lambda that the module assigns to a name becomes a function with this name, unless the name
     may get another value. Any other lambda becomes a function whose name describes the work or the purpose of the
-    lambda.
+    lambda, such as `_add_noise` or `_collate_fn`.
 
     By default the rule moves a lambda only if a loader that holds the lambda may have workers, or can read whole
     batches after the rewrite. If the rule finds no loader that holds the lambda, the rule moves the lambda only if the
@@ -202,8 +207,8 @@ def _replace_lambda(
 ) -> RuleMatch:
     """Return the finding for a lambda, with the edits that replace the lambda by a function.
 
-    Also add the name of the new function to ``taken``. Add the new function to ``shared_functions``, so that equal
-    lambdas share one function.
+    The function adds the name of the new function to ``taken``, so that no other function gets this name. The new
+    function also goes into ``shared_functions``, so that equal lambdas share one function.
     """
     span, scope = module.span(node), module.scopes.scope_of(node)
     moved = MovedFunction(module, project, node, move.offset_for_new_function(module, node))
@@ -264,7 +269,9 @@ def _replace_lambda(
 
 
 def _columns_of_other_code(module: Module, project: Project, span: tuple[int, int]) -> int:
-    """Return how many columns the code around a span takes, so that the caller can keep the new line short enough.
+    """Return how many characters of other code are on the lines of a span.
+
+    Callers keep the new line short enough for this other code.
 
     The result is 0 if a line of the span is already longer than the project permits.
     """
@@ -424,8 +431,8 @@ def _find_equal_function(
     """Return the function that an earlier rewrite created for an equal lambda, above this lambda; else None.
 
     The result is the name of the function, and an edit that changes nothing. This edit marks that the new rewrite
-    depends on the earlier rewrite. The rule did not create a function whose name is not in ``preferred_names``. Such
-    functions are skipped, because other code may patch these functions.
+    depends on the earlier rewrite. Only functions with a name in ``preferred_names`` are considered. The rule did not
+    create functions with other names, and other code may patch such functions.
     """
     parameters, *lines = parameters_and_lines
     top = module.span(module.top_level_statement(node))[0]

@@ -29,21 +29,22 @@ class ConfigDefaults(Rule):
       `DEFAULT_CONFIG`.
     - `training-keys`: at least three keys of the dictionary are settings of a training, such as `batch_size`.
     - `plain-keys`: the dictionary contains no `**`.
-    - `read-with-default`: the project uses the added key only as the key of a dictionary, or in `.get(key, value)` with
-      the value that the rule adds.
+    - `read-with-default`: the project uses the added key only in two ways: as a key in a `{…}`, and in `.get('key',
+      value)` with the same value that the rule adds.
     - `only-looked-up`: code uses an object whose name ends in `config` only in a few ways. Code may look up keys in a
       configuration. Code may test, copy or merge a configuration, and pass a configuration on under a name that ends in
       `config`. A function that gets a configuration belongs to the project, has a parameter whose name ends in
       `config`, and has no decorator that may print arguments. No code prints, saves, compares or unpacks a
       configuration. No code reads variables with `locals`, `globals`, `eval` or stack frames. If an attribute stores a
-      configuration, no code reads all attributes of an object, and no code saves objects except dictionaries and lists.
-      If an attribute stores a configuration, the object with this attribute is no ``Namespace`` of ``argparse``. If a
-      module stores a configuration, no code lists the names of a module. No class declares a field that contains a
-      configuration.
+      configuration, no code reads all attributes of an object, as `vars(trainer)` does. No code then passes a variable
+      to `save`, `dump` or `dumps`, unless the variable contains a dictionary or list. If an attribute stores a
+      configuration, the object with this attribute is no ``Namespace`` of ``argparse``. If a module stores a
+      configuration, no code lists the names of a module, as `dir(settings)` does. No class declares a field for a
+      configuration, as in `config: dict`.
 
-    The rule adds `optimize_dataloaders`, `benchmark_performance` and the augmentation flags, if the dictionary lacks
-    them. The rule adds an augmentation flag only if the flag is a parameter of the enclosing function, or if the
-    project reads the flag with `config.get`.
+    The rule adds `optimize_dataloaders`, `benchmark_performance` and the augmentation flags `spec_augment` and
+    `gaussian_noise`, if the dictionary lacks these keys. The rule adds an augmentation flag only if the flag is a
+    parameter of the function that contains the dictionary, or if the project reads the flag with `config.get`.
     """
 
     code = "CHP008"

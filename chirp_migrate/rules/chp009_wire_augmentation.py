@@ -1,4 +1,4 @@
-"""CHP009: connect augmentation flags that no code reads. The rewrite needs `--unsafe`, because training changes."""
+"""CHP009: call an augmentation that is imported but unused. The rewrite needs `--unsafe`, because training changes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class WireAugmentation(Rule):
       the function has the parameters `use_spec_augment` and `use_gaussian_noise`, or else the parameter `training`. All
       further parameters have defaults.
     - `dataset-first`: the first argument of the call is positional, without a star.
-    - `config-available`: the enclosing code reads a configuration, called `config` or `cfg`, with `get`.
+    - `config-available`: on every path to the call, the same function or `__init__` has already called `get` on a
+      configuration, which is called `config`, `cfg`, `self.config` or `self.cfg` (see CHP001). The added code reads the
+      flags `spec_augment` and `gaussian_noise` from this configuration.
     """
 
     code = "CHP009"

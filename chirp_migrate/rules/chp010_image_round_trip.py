@@ -43,9 +43,9 @@ class ImageRoundTrip(Rule):
       `SpecAugment` also has.
     - `one-at-a-time`: each statement that stores the dataset, the training flag or the augmentation stores only one
       attribute.
-    - `not-reassigned`: no method except `__init__` assigns the attributes of the dataset and of the training flag.
-      Attributes called `dataset`, `base_dataset` or `training` do not count, because the new base class has these
-      attributes, too.
+    - `not-reassigned`: no method except `__init__` assigns the attributes of the dataset and of the training flag. Any
+      method may assign an attribute called `dataset`, `base_dataset` or `training`, because the new base class reads
+      its values from attributes with these names.
     - `own-values`: the method `__init__` does not compute the stored values from `self`.
     - `stored-first`: the method `__init__` stores the dataset, the training flag and the augmentation before any
       statement that reads an attribute of `self`.
@@ -107,7 +107,9 @@ def _rewrite(module: Module, project: Project, node: cst.ClassDef, getitem: str)
 
 
 def _remove_declaration(module: Module, node: cst.ClassDef) -> Edit:
-    """Return the edit that removes the decorator of CHP002 from a class, or stops CHP002 from adding the decorator.
+    """Return the edit that removes the decorator of CHP002 from a class.
+
+    If the class has no decorator, the edit prevents CHP002 from adding the decorator.
 
     The edit replaces the text from the first decorator to ``class``. To add the decorator, CHP002 would have to edit
     the same text. Edits must not overlap, so the tool skips the edit of CHP002.

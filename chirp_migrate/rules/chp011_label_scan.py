@@ -45,17 +45,18 @@ _GONE_THROUGH = re.compile(
 class LabelScan(Rule):
     """Rewrites a loop or comprehension only if all these conditions hold:
 
-    - `known-dataset`: the loop reads a dataset. The class, annotation or name of the object, or a call that gets the
-      object, shows that the object is a dataset. If the object is an attribute, no property computes this attribute.
+    - `known-dataset`: the loop reads a dataset. The class, annotation or name of the object shows that the object is a
+      dataset, or the code passes the object to a loader or subset, as in `DataLoader(data)`. If the object is an
+      attribute, no property computes this attribute.
     - `only-labels`: the loop uses only the second item of each sample, as in `_, label = dataset[i]`. The variable of
       the loop has no other use.
     - `read-once`: each iteration reads exactly one sample, and reads this sample only once.
     - `one-pass`: a comprehension has one ``for``, no filter, and no ``async``. A loop has no ``else``. The
       comprehension or loop is not directly in the body of a class.
     - `read-in-each-iteration`: each iteration reads its sample without a condition.
-    - `read-first`: if an iteration reads its sample by index, the code that Python evaluates before this read only
-      counts, as in `n += 1`, or consists of literals and names. No other code may assign these names again while the
-      loop runs.
+    - `read-first`: the rewritten code reads the sample at the start of the iteration. So if an iteration reads its
+      sample by index, earlier code of this iteration only counts, as in `n += 1`, or consists of literals and names.
+      While the loop runs, no code outside of the loop may assign these names.
     - `only-computes`: all other code of an iteration, and the code that computes the indices, has no side effects. Such
       code uses only operators, Python's own functions, methods of numbers, strings and tensors, and a few functions of
       PyTorch and NumPy.
@@ -65,15 +66,16 @@ class LabelScan(Rule):
     - `local-collection`: a loop appends to a variable, as in `labels.append(label)`. Every value of this variable is an
       object that the same function creates, as in `labels = []`.
     - `dataset-unchanged`: the loop neither assigns nor changes the dataset or the indices.
-    - `same-dataset`: no code that runs while a sample is read assigns another object to the name of the dataset. The
-      dataset is a local variable, a parameter, an attribute or a name of the module. If the dataset is a name of the
-      module, no function declares the name ``global`` and no other file assigns the name. If the dataset is an
-      attribute, only ``self.NAME = …`` in an ``__init__`` sets the attribute, in all files. No ``setattr`` and no
-      ``__dict__`` changes this attribute. The code that computes the indices only calls known functions, which do not
-      replace the dataset.
+    - `same-dataset`: code that reads a sample cannot assign another object to the name of the dataset. The dataset is a
+      local variable, a parameter, an attribute or a name of the module. If the dataset is a name of the module, no
+      function declares the name ``global`` and no other file assigns the name. If the dataset is an attribute, no file
+      of the project sets an attribute with this name, except by ``self.NAME = …`` in an ``__init__``. No file uses
+      ``setattr`` or ``__dict__`` in a way that may set this attribute. The code that computes the indices only calls
+      known functions, which do not replace the dataset.
     - `no-handler`: no ``try`` contains the loop. All context managers of ``with`` statements around the loop, such as
       ``open`` or ``torch.no_grad()``, are known not to swallow exceptions.
-    - `names-unused-later`: no code of the project reads names that the rewritten loop no longer binds. The enclosing
+    - `names-unused-later`: the rewritten loop `for label in …` binds only the label, and not the other names of the
+      original loop, such as `i` or `_`. No code of the project reads these other names after the loop. The enclosing
       function does not call ``locals``, ``eval`` or similar functions.
     """
 
@@ -95,7 +97,11 @@ class LabelScan(Rule):
         return dataset_class_names(project)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the text may use a dataset, by a name such as ``dataset`` or by a dataset type."""
+        """Return whether the text may use a dataset.
+
+        The text must contain a name that is typical of datasets, such as ``train_dataset``, or the name of a dataset
+        class.
+        """
         return super().concerns(text, project) and (
             _GONE_THROUGH.search(text) is not None or contains_dataset_words(text, project)
         )

@@ -52,68 +52,74 @@ class LocalFunction(Rule):
     """Rewrites a local function that is passed to a loader, dataset or transform, only if all these conditions hold:
 
     - `place-independent`: the function contains no code whose result depends on its place. Examples of such code are
-      `nonlocal` names of an enclosing function, calls of `super`, `dir`, `eval`, `exec`, `locals` and `vars`, the name
-      `__class__`, and names that are private to the enclosing class, such as `__scale`. The enclosing function does not
-      call `dir`, `eval`, `exec`, `locals` or `vars`. The module has no `__getattr__`, and no name with characters that
-      Python replaces by other characters (Unicode normalisation). A function that captures values is not stored in an
-      attribute of a class. Python would bind this function as a method, but would not bind its replacement.
+      calls of `super`, `dir`, `eval`, `exec`, `locals` and `vars`, the name `__class__`, and names that are private to
+      the enclosing class, such as `__scale`. Another example is a `nonlocal` statement for a variable of an enclosing
+      function. The enclosing function does not call `dir`, `eval`, `exec`, `locals` or `vars`. The module has no
+      `__getattr__`. No name in the module contains characters that Python replaces by other characters (Unicode
+      normalisation, NFKC). A function that captures values is not stored in an attribute of a class, because Python
+      would bind this function as a method, but would not bind its replacement.
     - `plain-definition`: the function has no decorator except `torch.no_grad`, `torch.enable_grad` and
       `torch.inference_mode`. The function has no type parameters, and no code deletes its name.
     - `no-local-helper`: the function uses no other local function, local class or lambda, because such a helper would
       have to move first.
     - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the
       function. No code deletes the name, and no inner function binds the name again. No `except … as` binds the name.
-      The assignment may be in a `with` block only if the context managers provably do not swallow exceptions. The
-      assignment may be a `:=` only if every path evaluates this `:=`.
+      The name may get its value in a `with` block only if the context managers provably do not swallow exceptions. The
+      name may get its value from a `:=` only if every path evaluates this `:=`.
     - `used-before-rebound`: each captured name keeps its value until the last use of the function. The variable of a
       comprehension does not keep its value, because each iteration binds the variable again. If a captured name is
       bound again, the code may use the function only in a few ways. The code may pass the function to the call that
       builds a loader. The code may iterate over the loader that holds the function, call `len` on this loader and
       return the loader. The code may assign the function and the loader to variables, if only later statements of the
       same block use these variables. The code may pass the function or the loader to a function of the project that
-      uses its argument only in the ways that this condition permits. If the function creates a generator that reads the
-      name, a call around the generator consumes all items at once, as in `sum(x * scale for x in batch)`. If the
-      function contains a lambda that reads the name, a call around the lambda runs the lambda at once, as in
-      `sorted(batch, key=lambda x: x * scale)`. If a captured name is bound again, the function is neither `async` nor a
-      generator, and contains no `def` that reads the name.
+      uses its argument only in the ways that this condition permits. If a captured name is bound again, a generator in
+      the function that reads the name must be the argument of a call that consumes the whole generator at once, as in
+      `sum(x * scale for x in batch)`. A lambda that reads the name must be the argument of a call that runs the lambda
+      at once, as in `sorted(batch, key=lambda x: x * scale)`. If a captured name is bound again, the function is
+      neither `async` nor a generator, and contains no `def` that reads the name.
     - `one-import`: each imported captured name is bound by exactly one import statement, and every path to the function
-      runs this statement. In the imported module, one statement at the top level assigns the name. No file replaces the
-      name in that module, or replaces a module in `sys.modules`.
+      runs this statement. In the imported module, exactly one statement assigns the name. This statement is not in a
+      function, and the module does not call `globals()`. No file replaces the name in that module, or replaces a module
+      in `sys.modules`.
     - `not-inspected`: no code uses an attribute of the function, or passes the function to `inspect`. The analysis
       traces the function through all variables, attributes, containers and parameters that may hold the function. No
       file of the project sets an attribute on the function, or passes the function on in a way that the analysis cannot
-      trace. If the replacement is not a `partial`, no file uses the function as a key or set element, or passes the
-      function to `id` or `hash`. No file contains `.__name__` (except of a class), `__qualname__`, `__code__`,
-      `__defaults__`, `__closure__`, `isfunction`, `ismethod`, `isroutine`, `FunctionType` or `LambdaType`. No file
-      checks whether an object is a `MethodType`. If the replacement binds values, as a `partial` or a method does, no
-      file contains `.__doc__`, `.__annotations__`, `.__kwdefaults__`, `.__globals__` or `.__module__`, except of a
-      class. If the replacement binds values, no file turns the function into a method. Also, no file reads the class of
-      the function (as `type(f)` does), except in `raise` statements. If the replacement is a `partial`, no file checks
-      whether an object is a `partial`.
-    - `not-copied`: the replacement binds no values, or no file of the project copies objects deeply. A `partial` and a
-      method bind values. Deep copies are calls of `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`.
-      A file that uses `BaseEstimator` (scikit-learn) or skorch counts, too, because clones of estimators contain deep
-      copies. Copies of `state_dict()` and `parameters()` do not count. In a project with deep copies, the rule still
-      moves the function if all uses of the function are uses that `used-before-rebound` permits, and no code returns
-      the function.
-    - `partial-available`: if the replacement is a `partial`, the name `partial` refers to `functools.partial` at the
-      place of the function, and the function does not call itself.
-    - `kept-signature`: a parameter whose default must be computed at the old place of the function is keyword-only.
-      Such a parameter may also be positional if the following three conditions hold. The code passes the function only
-      to loader calls as `collate_fn` or `worker_init_fn`. No file reads the attributes `collate_fn` and
-      `worker_init_fn` of loaders. The function has another parameter for the argument that the loader passes (the
-      samples, or the number of the worker).
+      trace. The replacement of the function is a module-level function, a `partial` or a method. A `partial` and a
+      method bind values. If the replacement is not a `partial`, no file uses the function as a key or set element, or
+      passes the function to `id` or `hash`. No file contains `isfunction`, `ismethod`, `isroutine`, `FunctionType` or
+      `LambdaType`. No file reads the attributes `__name__`, `__qualname__`, `__code__`, `__defaults__` or
+      `__closure__`, except from a class, as in `type(x).__name__`. No file checks whether an object is a `MethodType`.
+      If the replacement binds values, no file reads the attributes `__doc__`, `__annotations__`, `__kwdefaults__`,
+      `__globals__` or `__module__`, except from a class. If the replacement binds values, no file turns the function
+      into a method. Also, no file reads the class of the function (as `type(f)` does), except in `raise` statements. If
+      the replacement is a `partial`, no file checks whether an object is a `partial`.
+    - `not-copied`: the replacement binds no values (see `not-inspected`), or no file of the project copies objects
+      deeply. Deep copies are calls of `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`. A file that
+      uses `BaseEstimator` (scikit-learn) or skorch also counts as a file with deep copies, because `clone` copies the
+      arguments of an estimator deeply. Copies of `state_dict()` and `parameters()` do not count. In a project with deep
+      copies, the rule still moves the function if all uses of the function are uses that `used-before-rebound` permits,
+      and no code returns the function.
+    - `partial-available`: if the replacement is a `partial`, the name `partial` has no other meaning than
+      `functools.partial` at the place of the function. A function that calls itself cannot become a `partial` or a
+      method, because the moved function cannot read the local name.
+    - `kept-signature`: some defaults must be computed at the old place of the function, such as `scale=factor` with a
+      local variable `factor`. Then a `partial` binds the value, so the parameter must be keyword-only. The parameter
+      may also be positional if the following three conditions hold. The code passes the function only to loader calls
+      as `collate_fn` or `worker_init_fn`. No file reads the attributes `collate_fn` and `worker_init_fn` of loaders.
+      The function has another parameter for the argument that the loader passes (the samples, or the number of the
+      worker).
     - `class-not-inspected`: a function that uses `self` becomes a method of its class, so no code may inspect this
       class. Neither the class nor a base in the project has a decorator, or a keyword such as `metaclass=`. The modules
       of these classes contain no `__init_subclass__`, `vars`, `dir`, `globals`, `getmembers` or `__dict__`. The
       analysis finds the class that the name of each base refers to. No class of the project has a `__getattribute__`.
-    - `method-not-shared`: if the function becomes a method, no file reads the enclosing method from a class, as in
-      `Class.method`. After such a read, the method could get any object as its `self`. A call such as
+    - `method-not-shared`: if the function becomes a method, no file reads the method that contains the function from a
+      class, as in `Class.method`. After such a read, the method could get any object as its `self`. A call such as
       `Base.method(self)` in a subclass is allowed.
     - `no-computed-names`: if the function becomes a method, no code sets an attribute of the class under a computed
       name, as in `setattr(self, name, value)`. Such an attribute could hide the method.
-    - `known-annotations`: the module postpones annotations with `from __future__ import annotations`, or defines every
-      name in the function's annotations above the new place of the function.
+    - `known-annotations`: Python evaluates the annotations of the function at its new place. So the annotations call no
+      function, and the module defines every name in the annotations above the new place. These conditions do not apply
+      to a module with `from __future__ import annotations`.
 
     By default the rule moves a function only if a loader that holds the function may have workers. If the rule finds no
     loader that holds the function, the rule moves the function only if the file or an imported file contains a loader
@@ -133,7 +139,10 @@ class LocalFunction(Rule):
     beside = (re.compile(r"def\b(?<=[ \t\f]def)|async\s*\\"),)
 
     def names(self, project: Project) -> Set[str]:
-        """Return the names of dataset classes, and words that occur in files with unpicklable local functions."""
+        """Return the names of dataset classes, and words that show which files may contain unpicklable local functions.
+
+        Each file that creates an unpicklable local function contains at least one of these words.
+        """
         return dataset_class_names(project) | words_in_unpicklable_code(project, ReportedUnpicklableKind.FUNCTION)
 
     def concerns(self, text: str, project: Project) -> bool:
@@ -190,8 +199,8 @@ def _move_function(
 ) -> RuleMatch:
     """Return the finding with the edits that move the function.
 
-    Also add the new name to ``taken``. Add the name, and the edits that define the moved function, to
-    ``shared_functions``, so that equal functions share one definition.
+    The function adds the new name to ``taken``, so that no other function gets this name. The name, and the edits that
+    define the moved function, also go into ``shared_functions``, so that equal functions share one definition.
 
     Raises:
         NotMovable: the function cannot be moved; the message gives the reason.
@@ -255,7 +264,10 @@ def _check_definition(moved: MovedFunction, node: cst.FunctionDef, uses: Iterabl
 
 
 def _is_only_definition(module: Module, node: cst.FunctionDef, uses: Iterable[cst.Name]) -> bool:
-    """Return whether no other code binds the name of ``node``, and ``node`` is in no inner block, above every use."""
+    """Return whether ``node`` is the only definition of its name in its function, and is above every use of the name.
+
+    The result is False if ``node`` is in an inner block, such as an ``if``.
+    """
     scope, start = module.scopes.scope_of(node), module.span(node)[0]
     is_only = len(scope.bindings[node.name.value]) == 1 and module.parents[module.parents[node]] is scope.node
     return is_only and all(module.span(use)[0] > start for use in uses)
