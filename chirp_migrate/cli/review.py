@@ -90,7 +90,7 @@ def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins
     if not session.items:
         is_done = all(finding.status is FindingStatus.FINE for finding in found.plan.findings)
         known = "already migrated, or no rule applies here"
-        screen.line(f"Nothing to review: {known if is_done else 'no finding is rewritten'}.")
+        screen.line(f"Nothing to review: {known if is_done else 'no rule rewrites the findings'}.")
         sys.exit(ExitCode.OK)
     begun = len(session.choices)
     total = pluralize(len(session.items), "hunk")

@@ -185,7 +185,7 @@ def test_the_dataset_must_not_change_while_its_indices_are_made() -> None:
     assert "read_labels(the_dataset, np.random.permutation(len(the_dataset)))" in after
     reports = support.reports(findings)
     assert ["`self.prepare(…)` computes the indices" in one for one in reports] == [True, False, False]
-    assert all("computes the indices and might replace the dataset" in one for one in reports)
+    assert all("computes the indices and might assign another object to the dataset's name" in one for one in reports)
 
 
 @pytest.mark.parametrize(
@@ -268,10 +268,13 @@ def test_what_is_plainly_something_else_is_left_alone(setting: str, name: str) -
         ("out = []\nfor _, y in dataset:\n    dataset = y\n    out.append(y)", "the loop assigns `dataset`"),
         ("idx = [0]\nfor i in idx:\n    idx.append(dataset[i][1])\nreturn idx", "the loop changes `idx`"),
         ("self.ids = []\nfor i in self.ids:\n    self.ids.append(dataset[i][1])", "the loop changes `self.ids`"),
-        ("out = []\nwith sink():\n    for _, y in dataset:\n        out.append(y)\nreturn out", "the `with` around"),
+        (
+            "out = []\nwith sink():\n    for _, y in dataset:\n        out.append(y)\nreturn out",
+            "a `with` that may suppress errors surrounds the loop",
+        ),
         (
             "out = []\ntry:\n    for _, y in dataset:\n        out.append(y)\nfinally:\n    n(out)",
-            "the `try` around the loop",
+            "a `try` surrounds the loop, so code may read incomplete data",
         ),
     ],
 )

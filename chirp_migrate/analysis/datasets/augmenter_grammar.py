@@ -69,7 +69,9 @@ def split_at_random_condition(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt],
             after = list(body[place + 1 :])
             work, left = (rest, list(gate.body)) if early else ([*gate.body, *after], rest)
             return list(body[:place]), work, left
-    raise UnknownAugmentation("no single `random.random() > self.p` decides whether the class augments a sample")
+    raise UnknownAugmentation(
+        "the method does not decide with exactly one `random.random() > self.p` whether to augment a sample"
+    )
 
 
 def target_value_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:

@@ -278,9 +278,9 @@ def why_not_readable_before_loop(module: Module, project: Project, scan: Scanned
         return problem
     found = first_side_effect(module, scan.iterable, allow_libraries=True)
     if found is not None:
-        return f"`{found}` computes the indices and might replace the dataset"
+        return f"`{found}` computes the indices and might assign another object to the dataset's name"
     if may_be_rebound_during_loop(module, project, scan.dataset):
-        return f"reading a sample might replace `{module.source(scan.dataset).strip()}`"
+        return f"reading a sample might assign another object to `{module.source(scan.dataset).strip()}`"
     return None
 
 
