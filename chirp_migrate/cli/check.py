@@ -80,8 +80,8 @@ def check(request: PlanRequest, output_format: str, add_ignore: bool, strict: bo
     project = request.journal
     if has_unfinished_run(project):  # a check of files that are only partly rewritten has no meaning
         raise UsageProblem(
-            "a run of apply or rollback was interrupted here, or is still running: wait for the end of the run, or "
-            f"finish the run with `chirp-migrate rollback {request.quoted_path}`."
+            "a run of apply or rollback was interrupted here, or is still running: wait for the end of the run. If it "
+            f"was interrupted, undo or complete it with `chirp-migrate rollback {request.quoted_path}`."
         )
     found = _run_check(request, output, strict=strict)
     if add_ignore and found.work:

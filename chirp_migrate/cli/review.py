@@ -55,7 +55,7 @@ _SHOWN_LINES = 40
     cls=CommandWithOptionGroups,
     epilog=help_epilog(
         {
-            ExitCode.OK: "all hunks are decided, and applied if you chose so",
+            ExitCode.OK: "all hunks are decided, and the accepted hunks are applied if you chose so",
             ExitCode.WORK_REMAINS: "quit before everything was decided; the plan file keeps the decisions",
             ExitCode.USAGE: "PATH cannot be migrated, or an option, setting or plan is wrong",
             ExitCode.REFUSED: "refused, nothing changed (for the same reasons as apply)",

@@ -122,7 +122,7 @@ _kept = partial(option, group="Saved results")
 @_kept(
     "--plot", type=FilePath(dir_okay=False), metavar="FILE",
     help="Plot the throughput for each number of workers (.svg, .png, .pdf).  "
-    "[default with --config: a file in system.output_dir]",
+    "[default with --config: a file in the folder that system.output_dir names]",
 )  # fmt: skip
 @_kept(
     "--save/--no-save",

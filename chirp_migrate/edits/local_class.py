@@ -190,7 +190,10 @@ class LocalClass:
     def _check_constructor(self) -> None:
         """Check that the constructor can take the captured values, and that each object keeps these values."""
         if any(_OWN_STATE.fullmatch(method.name.value) for method in self.methods):
-            raise NotMovable("the class overrides how its objects are created or pickled")
+            raise NotMovable(
+                "the class has a method such as `__new__`, `__reduce__` or `__setattr__`, which may lose captured "
+                "values"
+            )
         if self.init is None:
             if not _has_no_constructor(self.module, self.project, self.node):
                 raise NotMovable(

@@ -192,7 +192,7 @@ class MovedFunction:
             return
         name = bound[0].name.value
         raise NotMovable(
-            f"the default of `{name}` is evaluated where the function is defined, and a caller may pass `{name}` by "
+            f"the rewrite would bind the default of `{name}` with `partial`, which breaks calls that pass `{name}` by "
             f"position; make `{name}` keyword-only"
         )
 

@@ -356,7 +356,7 @@ def values(result: Any) -> Any:
         ("def collate(b):\n    return collate(b[1:]) + more", "the function calls itself"),
         ("class A: pass\ndef collate(b):\n    return A(b)", "the local class `A`"),
         ("def collate(b, a=[], /):\n    return b", "a positional-only parameter"),
-        ("def collate(b, a=[]):\n    return b\ncollate(ds, 3)", "a caller may pass `a` by position"),
+        ("def collate(b, a=[]):\n    return b\ncollate(ds, 3)", "which breaks calls that pass `a` by position"),
         ("def collate(b):\n    return b\ncollate.pad = 3", "the code uses attributes of the function"),
         (
             "def collate(b):\n    return b\nuse(inspect.signature(collate))",

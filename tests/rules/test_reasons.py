@@ -355,7 +355,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "the default of `k` is evaluated where the function is defined",
+        "the rewrite would bind the default of `k` with `partial`",
         ("def build(d, k, f):\n    f(collate_fn=lambda b, k=k: (b, k))\n"),
         ("b, k=k", "b, *, k=k"),
     ),

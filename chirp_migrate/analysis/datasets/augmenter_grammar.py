@@ -49,7 +49,7 @@ def sample_parameter_and_body(function: ast.FunctionDef) -> tuple[str, list[ast.
     others = given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults
     if len(names) != 2 or names[0] != "self" or others or function.decorator_list:
         raise UnknownAugmentation(
-            f"`{function.name}` has a decorator, a default or a parameter besides `self` and a sample"
+            f"`{function.name}` has a decorator or a default, or other parameters than `self` and a sample"
         )
     body = function.body[1:] if _is_text(function.body[0]) else function.body
     return names[1], list(body)

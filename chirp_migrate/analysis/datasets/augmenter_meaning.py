@@ -149,7 +149,7 @@ class _MaskGrammar:
         if self._trace(before):
             raise UnknownAugmentation("the method returns before `random.random() > self.p` decides whether to augment")
         if self._copies or list(map(self._normalized_text, left)) != [f"return {self._sample.id}"]:
-            raise UnknownAugmentation("the method does not return the sample unchanged if the augmentation is skipped")
+            raise UnknownAugmentation("the method does not return the unchanged sample when it skips the augmentation")
         if not self._trace(work):
             raise UnknownAugmentation("the method does not return the cloned sample")
         if sorted(self._masked) != sorted(_AXES):
@@ -419,6 +419,6 @@ def _statements_behind_gate(x: str, body: Sequence[ast.stmt]) -> list[ast.stmt]:
             "the method does not decide with exactly one `random.random() > self.p` whether to augment a sample"
         )
     if not work or [ast.unparse(one) for one in left] != [f"return {x}"]:
-        raise UnknownAugmentation("the method does not return the sample unchanged if the augmentation is skipped")
+        raise UnknownAugmentation("the method does not return the unchanged sample when it skips the augmentation")
     end = next((place for place, one in enumerate(work) if isinstance(one, ast.Return)), len(work))
     return work[: end + 1]

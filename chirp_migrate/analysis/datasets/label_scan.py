@@ -180,7 +180,7 @@ def _indexed_scan(
     scan = ScannedSamples(dataset, target, iterable, index, reads=reads, dropped=[target.value])
     within = [use for _, _, each in samples for use in variable_uses(module, [each], target.value)]
     if len(within) < len(variable_uses(module, code, target.value)):
-        scan.problem = f"`{target.value}` is used for more than reading the label"
+        scan.problem = f"the code uses `{target.value}` not only to read the label"
     elif len(reads) > 1:
         scan.problem = "a sample is read more than once in each iteration"
     return scan
@@ -228,7 +228,7 @@ def _unpacking_scan(
     if variable_uses(module, rest, target.value):
         if scan.index is None:
             return None
-        scan.problem = f"`{target.value}` is used for more than reading the label"
+        scan.problem = f"the code uses `{target.value}` not only to read the label"
     return None if any(_indexed_samples(module, is_dataset, rest, target.value)) else scan
 
 
