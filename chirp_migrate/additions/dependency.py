@@ -135,7 +135,7 @@ def dependency_plan(root: Path, version: str, line_length: int | None = None) ->
         whom = f"{' and '.join(others)} also {'names' if len(others) == 1 else 'name'} torch"
         return (
             plans,
-            f"{whom}, as {first.path} does: if you install from {' or '.join(others)}, also add {wanted} to that file.",
+            f"{whom}, as {first.path} does. If you install from {' or '.join(others)}, also add {wanted} to that file.",
         )
     return plans, None
 
@@ -370,7 +370,7 @@ def add_to_requirements(text: str, requirement: str) -> str:
     if re.search(r"(?m)^[^#\n]*--(?:hash=|require-hashes)", body):
         raise ValueError("the file pins packages by hash (`--hash`), so a new line without a hash would be invalid")
     if re.search(r"\\\s*\Z", body):
-        raise ValueError("the last line of the file ends with a backslash")
+        raise ValueError("the last line of the file ends with a backslash, so an added line would continue that line")
     newline, line = _newline(body), requirement + _COMMENT
     if not body:
         return text + line + newline

@@ -115,7 +115,7 @@ def explain_interruption(request: PlanRequest) -> Iterator[None]:
     except KeyboardInterrupt:
         runs = sorted(_applied_runs(root) - before)
         if runs:
-            outcome = f"run {', '.join(runs)} is applied; `chirp-migrate rollback {place}` undoes it."
+            outcome = f"the changes of run {', '.join(runs)} are applied; `chirp-migrate rollback {place}` undoes them."
         elif has_unfinished_run(root):
             outcome = f"the run was not undone; `chirp-migrate rollback {place}` undoes it."
         else:
@@ -154,9 +154,9 @@ def _next_commands(request: PlanRequest) -> list[str]:
     except NoTrainingFound:
         start = f"chirp-migrate init-workload {place}"
         return [
-            f"Next: review ({shown}), then run: {start}",
+            f"Next: read the changes ({shown}), then run: {start}",
             f"Then fill in chirp_verify.py, and run: {verify}",
         ]
     except ChirpMigrateError:
         pass  # ``verify`` reports errors in its own settings
-    return [f"Next: review ({shown}), then run: {verify}"]
+    return [f"Next: read the changes ({shown}), then run: {verify}"]

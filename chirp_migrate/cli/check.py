@@ -63,7 +63,7 @@ _STATUS_TEXTS = {
     help="First write `# chirp: ignore[CODE]` above every finding, so that later checks count only new findings.",
 )  # fmt: skip
 @option("--strict", is_flag=True, help="Also exit with 1 for remarks, advice and suggestions.")
-@output_options("the findings (independent of --format)")
+@output_options("the findings (with any --format)")
 def check(request: PlanRequest, output_format: str, add_ignore: bool, strict: bool, output: Output) -> None:
     """Exit with 1 if `apply` would change anything at PATH; run none of the project's code.
 
@@ -80,8 +80,8 @@ def check(request: PlanRequest, output_format: str, add_ignore: bool, strict: bo
     project = request.journal
     if has_unfinished_run(project):  # a check of files that are only partly rewritten has no meaning
         raise UsageProblem(
-            "a run of apply or rollback was interrupted here, or is still running: wait for the end of the run, or "
-            f"finish the run with `chirp-migrate rollback {request.quoted_path}`."
+            "a run of apply or rollback was interrupted here, or is still running: wait for the end of the run. If it "
+            f"was interrupted, undo or complete it with `chirp-migrate rollback {request.quoted_path}`."
         )
     found = _run_check(request, output, strict=strict)
     if add_ignore and found.work:
@@ -160,7 +160,7 @@ def _summary(found: CheckReport, quoted_path: str) -> str:
     files = len({finding.path for finding in found.work})
     parts = [f"{pluralize(len(found.work), 'finding')} in {pluralize(files, 'file')}"] if found.work else []
     parts += [f"{pluralize(len(plan.skipped), 'file')} not handled"] if plan.skipped else []
-    fork_warning = f"{pluralize(len(found.fork_only), 'finding')} listed above may keep worker processes from starting."
+    fork_warning = f"Without `fork`, workers may not start ({pluralize(len(found.fork_only), 'finding')} listed above)."
     clean = f"Nothing to rewrite. {fork_warning}" if found.fork_only else "Clean: nothing to rewrite."
     verdict = f"Work remains: {', '.join(parts)}." if parts else clean
     if plan.files:

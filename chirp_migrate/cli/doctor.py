@@ -47,7 +47,7 @@ from chirp_migrate.training.errors import WorkloadFailed
 )  # fmt: skip
 @option(
     "--time-budget", "budget_s", type=Number(1, 86_400), default=120, show_default=True, metavar="SECONDS",
-    group="What is run", help="Seconds for the whole command. The command ends long epochs early.",
+    group="What is run", help="Seconds for the whole command. To keep to this time, `doctor` ends long epochs early.",
 )  # fmt: skip
 @option(
     "--sarif", "sarif_file", type=FilePath(allow_dash=True), metavar="FILE", group="Output",

@@ -121,7 +121,7 @@ _file_and_rule_options = (
     ),
     _rules(
         "--exclude", multiple=True, metavar="GLOBS", callback=split_at_commas,
-        help="Do not rewrite these files or folders: .gitignore patterns below PATH, separated by commas.",
+        help="Do not rewrite these files or folders: patterns as in .gitignore, relative to PATH, separated by commas.",
     ),
     _rules(
         "-j", "--jobs", type=WholeNumber(1),

@@ -55,7 +55,7 @@ _SHOWN_LINES = 40
     cls=CommandWithOptionGroups,
     epilog=help_epilog(
         {
-            ExitCode.OK: "all hunks are decided, and applied if you chose so",
+            ExitCode.OK: "all hunks are decided, and the accepted hunks are applied if you chose so",
             ExitCode.WORK_REMAINS: "quit before everything was decided; the plan file keeps the decisions",
             ExitCode.USAGE: "PATH cannot be migrated, or an option, setting or plan is wrong",
             ExitCode.REFUSED: "refused, nothing changed (for the same reasons as apply)",
@@ -90,7 +90,7 @@ def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins
     if not session.items:
         is_done = all(finding.status is FindingStatus.FINE for finding in found.plan.findings)
         known = "already migrated, or no rule applies here"
-        screen.line(f"Nothing to review: {known if is_done else 'no finding is rewritten'}.")
+        screen.line(f"Nothing to review: {known if is_done else 'no rule rewrites the findings'}.")
         sys.exit(ExitCode.OK)
     begun = len(session.choices)
     total = pluralize(len(session.items), "hunk")

@@ -83,7 +83,7 @@ _kept = partial(option, group="Saved results")
 )
 @_data(
     "--config", "config_file", type=FilePath(), metavar="FILE",
-    help="Configuration of the training (YAML, TOML, JSON) that sets data.* and training.batch_size.",
+    help="Measure the dataset that the configuration file of the training describes (YAML, TOML or JSON).",
 )  # fmt: skip
 @collect_options(
     "grid",
@@ -102,7 +102,8 @@ _kept = partial(option, group="Saved results")
     ),
     _tried(
         "--time-budget", "seconds", metavar="SECONDS", type=Number(1, 86_400), default=90,
-        show_default=True, help="Seconds for the whole command; a slow dataset may take longer.",
+        show_default=True,
+        help="Seconds for the whole command. With --dataset or --config, tune measures at least three rounds.",
     ),
     _tried(
         "--loader", "migrated", type=click.Choice(list(_LOADERS)), default="auto", show_default=True,
@@ -121,13 +122,13 @@ _kept = partial(option, group="Saved results")
 @_kept(
     "--plot", type=FilePath(dir_okay=False), metavar="FILE",
     help="Plot the throughput for each number of workers (.svg, .png, .pdf).  "
-    "[default with --config: a file in system.output_dir]",
+    "[default with --config: a file in the folder that system.output_dir names]",
 )  # fmt: skip
 @_kept(
     "--save/--no-save",
     default=True,
     show_default=True,
-    help="Save the chosen settings in a profile that the factory reads.",
+    help="Save the chosen settings in a profile, which the factory of chirpid_patch reads.",
 )
 @_kept(
     "--profile", type=FilePath(dir_okay=False), metavar="FILE",
@@ -171,8 +172,8 @@ def tune(
     if (workload is not None or script) and not watches:
         given = "--workload" if workload is not None else "a command after --"
         raise UsageProblem(
-            f"{given} cannot be combined with --dataset or --config, because a training already determines the data: "
-            "pass only one of them."
+            f"{given} runs a training, which determines the data, and cannot be combined with --dataset or --config: "
+            "pass only the training or only the dataset."
         )
     if profile is not None and not save:
         raise UsageProblem("--profile and --no-save contradict each other: pass only one of them.")

@@ -64,7 +64,7 @@ Exit codes:
   11  model-bound: no loader could save enough time to reach the threshold
   12  slower
   13  not equivalent: the training is not the same
-  14  the project's code failed (the reason, the version and the end of its output are shown)
+  14  the project's code failed (verify shows the reason, the version that failed, and its last lines of output)
   15  with --strict: faster, but some entry points are inconclusive
    2  PATH cannot be verified, or an option or setting is wrong. Without --baseline: nothing was applied at PATH
    3  refused: the journal of earlier runs is damaged or cannot be trusted
@@ -114,7 +114,7 @@ Examples:
 )
 @_trained(
     "--epochs", type=WholeNumber(1), default=_SIZES.epochs, metavar="N",
-    help="Minimum number of epochs timed in each round; the first epoch counts as start-up.",
+    help="Minimum number of epochs in each round. The first epoch measures the start-up time.",
 )  # fmt: skip
 @_trained(
     "--own-epochs", type=WholeNumber(1), metavar="N",
@@ -142,7 +142,7 @@ Examples:
 )  # fmt: skip
 @_decided(
     "--time-budget", "budget_s", type=Number(0), default=_DEFAULTS.budget_s, metavar="SECONDS",
-    help="Seconds for the whole command. `verify` compares every entry point, even after this time.",
+    help="Seconds for the whole command. With a small value, `verify` still compares every entry point.",
 )  # fmt: skip
 @_decided(
     "--min-saving", "threshold_percent", type=Number(0, 100, max_open=True), default=_DEFAULTS.threshold_percent,

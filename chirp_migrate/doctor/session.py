@@ -61,7 +61,9 @@ def run_doctor(root: Path, options: VerifyOptions, progress: Progress) -> Doctor
         notes = []
         too_large = copy_tree(root, tree)
         if too_large:
-            notes.append(f"these files are too large for the temporary copy of the project: {', '.join(too_large)}")
+            notes.append(
+                f"the temporary copy of the project lacks these files, which are too large: {', '.join(too_large)}"
+            )
         progress("doctor runs the project's own code, in a temporary copy, in a separate process")
         request = DoctorTask(str(tree), discovery, str(records), ends_at, options.select, options.sizes)
         with sigterm_as_keyboard_interrupt():

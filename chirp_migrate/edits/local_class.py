@@ -129,7 +129,9 @@ class LocalClass:
             _is_plain(self.project, base, may_construct=not self.values)
             for base in qualified_base_names(module, self.project, node)
         ):
-            raise NotMovable("the base class may store state on subclasses, or inspect attributes of the objects")
+            raise NotMovable(
+                "the base class may store state on its subclasses, or inspect the attributes of its objects"
+            )
         if self.values:
             self._check_constructor()
             if may_list_attributes(module):
@@ -157,9 +159,7 @@ class LocalClass:
             parent = self.module.parents[read]
             of_super = isinstance(parent, cst.Arg) and is_super_call(self.module.parents[parent])
             if contains_node(self.module, self.node, read) and not (of_super or isinstance(parent, cst.Attribute)):
-                raise NotMovable(
-                    "the class uses its own name for more than calls of `super` and reads of its attributes"
-                )
+                raise NotMovable("the class uses its own name, and not only to call `super` or to read an attribute")
         if self.project.search(r"\b__subclasses__\b", "__subclasses__"):
             raise NotMovable("the project lists the subclasses of a class (`__subclasses__`)")
         if self.project.search(r"\bgetmembers\s*\((?:[^()]|\([^()]*\))*\bisclass\b", "isclass"):
@@ -190,10 +190,15 @@ class LocalClass:
     def _check_constructor(self) -> None:
         """Check that the constructor can take the captured values, and that each object keeps these values."""
         if any(_OWN_STATE.fullmatch(method.name.value) for method in self.methods):
-            raise NotMovable("the class overrides how its objects are created or pickled")
+            raise NotMovable(
+                "the class has a method such as `__new__`, `__reduce__` or `__setattr__`, which may lose captured "
+                "values"
+            )
         if self.init is None:
             if not _has_no_constructor(self.module, self.project, self.node):
-                raise NotMovable("the new `__init__` would have to call the constructor of the base class")
+                raise NotMovable(
+                    "the rewrite would add an `__init__`, which would hide the constructor of the base class"
+                )
         elif not isinstance(self.init.body, cst.IndentedBlock):
             raise NotMovable("the body of `__init__` is on the line of its `def`")
         elif self.module.scopes.names_bound(self.init, nested=True) & {value.name for value in self.values}:

@@ -58,7 +58,10 @@ def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | c
         NotMovable: some code depends on the place of the definition.
     """
     if (respelled := module.once(_normalized_name)) is not None:
-        raise NotMovable(f"Python normalises the name `{respelled}` to `{unicodedata.normalize('NFKC', respelled)}`")
+        raise NotMovable(
+            f"Python reads the name `{respelled}` as `{unicodedata.normalize('NFKC', respelled)}`, which the rewrite "
+            "does not support"
+        )
     if "__getattr__" in module.scopes.module.bindings:
         raise NotMovable("the module's `__getattr__` may provide names that the module does not define")
     outer = module.enclosing_function(node)
@@ -229,7 +232,7 @@ def check_class_is_movable(module: Module, project: Project, node: cst.ClassDef,
                         f"the default of `{name}` would be evaluated at import, and may then have another value"
                     )
         elif not _is_constant(module, project, statement, offset):
-            raise NotMovable("the class body does more than define methods, and the other code would run at import")
+            raise NotMovable("the class body contains code other than methods, and this code would run at import")
 
 
 def _check_decorator(module: Module, project: Project, node: cst.BaseExpression, offset: int) -> None:

@@ -141,7 +141,7 @@ class MovedFunction:
             name = self.method.name.value
             raise NotMovable(
                 f"the rewrite would make the function a method, and `{name}` may be called with an object of another "
-                "class"
+                "class as `self`"
             )
         self.bound = self._bound_defaults()
 
@@ -192,7 +192,7 @@ class MovedFunction:
             return
         name = bound[0].name.value
         raise NotMovable(
-            f"the default of `{name}` is evaluated where the function is defined, and a caller may pass `{name}` by "
+            f"the rewrite would bind the default of `{name}` with `partial`, which breaks calls that pass `{name}` by "
             f"position; make `{name}` keyword-only"
         )
 
@@ -266,7 +266,7 @@ class MovedFunction:
             raise NotMovable(f"the project checks the class of the function ({place})")
         is_new_object = (by_partial or self.captives or self.bound) and not replaced and self.method is None
         if not is_new_object and (place := found_uses.get(FunctionUseKind.KEY)) is not None:
-            raise NotMovable(f"the project may use the function as a key, or read its identity ({place})")
+            raise NotMovable(f"the project may use the function as a key or in a set, or read its `id()` ({place})")
         if holds and may_be_deep_copied(self.module, self.project, self.node):
             raise NotMovable("a deep copy of an object that contains the function would also copy the captured values")
 
@@ -338,8 +338,8 @@ class MovedFunction:
             return move.first_unused_name(self.module, wishes, set_elsewhere.union(taken))
         if may_set_computed_attributes(self.module, project, owner):
             raise NotMovable(
-                "the rewrite would make the function a method, which an attribute set under a computed name (as in "
-                "`setattr(self, name, value)`) may hide"
+                "the rewrite would make the function a method, and code that sets attributes under computed names (as "
+                "in `setattr(self, name, value)`) may hide the method"
             )
         if _may_inherit_private_methods(self.module, project, owner):
             around = f"_{enclosing_function_name(self.module, self.node)}_"

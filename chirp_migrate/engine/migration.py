@@ -90,7 +90,7 @@ def _plan_dependency(root: Path, files: Sequence[FilePlan]) -> tuple[list[FilePl
     if folders:
         where = " and ".join(f"{one}/" for one in folders)
         return [], [
-            f"Only files in {where} import chirpid_patch, so the dependencies of the package stay unchanged. "
+            f"Only files in {where} import chirpid_patch, so the dependencies of the project's package stay unchanged. "
             f'To run these files, install the runtime: pip install "{wanted}"'
         ]
     added, note = dependency_plan(project, __version__, CodeStyle(project).configured_length)

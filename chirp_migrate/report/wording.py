@@ -22,12 +22,12 @@ NOTES = {
 }
 #: Heading of each kind of change that is not a hunk.
 HUNK_KINDS = {
-    "follows": "Changed imports, and removed code that the changes above make unused",
+    "follows": "Changes of imports, and removal of code that is unused after the changes above",
     "file": "The file as a whole",
     "unknown": "All changes of this file",
 }
 SAFETIES = {
-    Safety.SAFE: "keeps samples, order and values, or the distribution of augmentations; applied by default",
+    Safety.SAFE: "keeps samples, order and values; random augmentation keeps its distribution; applied by default",
     Safety.BEHAVIOUR: "a suggestion that changes what training learns; only --unsafe applies it",
     Safety.ADVICE: "reported, never rewritten",
 }

@@ -149,7 +149,7 @@ class DataLoaderFactory(Rule):
             if last not in spellings:
                 if names and all(map(FACTORY_METHOD.fullmatch, names)):
                     made.add(last)
-                    yield RuleMatch(module.span(node)[0], "built by the factory", fine=True)
+                    yield RuleMatch(module.span(node)[0], "the factory already builds this loader", fine=True)
             else:
                 foreign = {name for name in names if not TORCH_LOADER.fullmatch(name)}
                 if foreign < names:

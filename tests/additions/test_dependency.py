@@ -138,8 +138,8 @@ def test_a_list_of_the_package_goes_before_requirements_files(tmp_path: Path) ->
     found, note = edits(tmp_path)
     assert found == {"setup.py": f"{SETUP}setup(install_requires=['torch', 'tqdm', '{WANTED}'])\n"}
     assert note == (
-        "requirements.txt also names torch, as setup.py does: "
-        f"if you install from requirements.txt, also add {WANTED} to that file."
+        "requirements.txt also names torch, as setup.py does. "
+        f"If you install from requirements.txt, also add {WANTED} to that file."
     )
 
     write_files(tmp_path, {"pyproject.toml": '[project]\nname = "b"\ndependencies = ["torch", "rich"]\n'})

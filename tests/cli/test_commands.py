@@ -309,7 +309,7 @@ def test_what_is_found_and_not_rewritten_is_not_said_to_be_nothing(backend: Path
     for command in ("apply", "plan"):
         said = run(command, backend).stdout
         assert "Nothing to rewrite. Found: 1 reported (CHP001)." in said and "already migrated" not in said
-    assert run("review", backend, cwd=backend).stdout == "Nothing to review: no finding is rewritten.\n"
+    assert run("review", backend, cwd=backend).stdout == "Nothing to review: no rule rewrites the findings.\n"
 
 
 @pytest.mark.parametrize(

@@ -245,8 +245,8 @@ def test_an_overlap_that_may_be_a_measure_of_the_fit_has_two_readings(
 @pytest.mark.parametrize(
     ("program", "evidence"),
     parameters(
-        ("stream_not_divided", "2 workers delivered 24 samples in one epoch, and only 12 of them are different"),
-        ("stream_shuffled_not_divided", "2 workers delivered 20 samples in one epoch, and only 10"),
+        ("stream_not_divided", "2 workers delivered 24 samples in one epoch, but only 12 distinct samples"),
+        ("stream_shuffled_not_divided", "2 workers delivered 20 samples in one epoch, but only 10"),
         ("noise_from_held_generator", "both epochs begin with the same state of the generator dataset.rng"),
         ("order_sorted_by_class", "8 of 8 batches had only one of the 2 classes"),
         ("batch_of_one_raises", "Normalizing this batch raised an error."),

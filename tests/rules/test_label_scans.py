@@ -106,7 +106,7 @@ def test_what_is_no_label_scan_is_not_spoken_of(text: str) -> None:
         ("[dataset[i][1] for i in idx if i]", "has an `if`"),
         ("[i for i in idx if dataset[i][1] == n]", "has an `if`"),
         ("[y for d in idx for _, y in dataset]", "more than one `for`"),
-        ("[(i, dataset[i][1]) for i in idx]", "`i` is used for more than reading the label"),
+        ("[(i, dataset[i][1]) for i in idx]", "the code uses `i` not only to read the label"),
         ("[(dataset[i][1], dataset[i][1]) for i in idx]", "read more than once"),
         ("[n and dataset[i][1] for i in idx]", "a condition decides"),
         ("[0 < n < dataset[i][1] for i in idx]", "a condition decides"),
@@ -185,7 +185,7 @@ def test_the_dataset_must_not_change_while_its_indices_are_made() -> None:
     assert "read_labels(the_dataset, np.random.permutation(len(the_dataset)))" in after
     reports = support.reports(findings)
     assert ["`self.prepare(…)` computes the indices" in one for one in reports] == [True, False, False]
-    assert all("computes the indices and might replace the dataset" in one for one in reports)
+    assert all("computes the indices and might assign another object to the dataset's name" in one for one in reports)
 
 
 @pytest.mark.parametrize(
@@ -256,9 +256,18 @@ def test_what_is_plainly_something_else_is_left_alone(setting: str, name: str) -
         ("for _, y in dataset:\n    idx += [y]", "`idx` is not created right before"),
         ("out = []\nfor _, y in dataset:\n    out.append(sink(y))\nreturn out", "`sink(…)` may have side effects"),
         ("out = []\nfor _, y in dataset:\n    if sink():\n        out.append(y)\nreturn out", "`sink(…)` may have"),
-        ("out = []\nfor i in idx:\n    out.append((i, dataset[i][1]))\nreturn out", "`i` is used for more"),
-        ("out = []\nfor i in idx:\n    _, y = dataset[i]\n    out.append((i, y))\nreturn out", "`i` is used for more"),
-        ("out = {}\nfor i in idx:\n    if i > 1:\n        out[0] = dataset[i][1]\nreturn out", "`i` is used for more"),
+        (
+            "out = []\nfor i in idx:\n    out.append((i, dataset[i][1]))\nreturn out",
+            "uses `i` not only to read the label",
+        ),
+        (
+            "out = []\nfor i in idx:\n    _, y = dataset[i]\n    out.append((i, y))\nreturn out",
+            "uses `i` not only to read the label",
+        ),
+        (
+            "out = {}\nfor i in idx:\n    if i > 1:\n        out[0] = dataset[i][1]\nreturn out",
+            "uses `i` not only to read the label",
+        ),
         ("out = {}\nfor i in idx:\n    if n:\n        out[0] = dataset[i][1]\nreturn out", "a condition decides"),
         ("out = []\nfor x, y in dataset:\n    out.append(y)\nreturn out, x", "`x` may be read after"),
         ("x = 0\nwhile x < 3:\n    out = []\n    for x, y in dataset:\n        out.append(y)", "`x` may be read after"),
@@ -268,10 +277,13 @@ def test_what_is_plainly_something_else_is_left_alone(setting: str, name: str) -
         ("out = []\nfor _, y in dataset:\n    dataset = y\n    out.append(y)", "the loop assigns `dataset`"),
         ("idx = [0]\nfor i in idx:\n    idx.append(dataset[i][1])\nreturn idx", "the loop changes `idx`"),
         ("self.ids = []\nfor i in self.ids:\n    self.ids.append(dataset[i][1])", "the loop changes `self.ids`"),
-        ("out = []\nwith sink():\n    for _, y in dataset:\n        out.append(y)\nreturn out", "the `with` around"),
+        (
+            "out = []\nwith sink():\n    for _, y in dataset:\n        out.append(y)\nreturn out",
+            "a `with` that may suppress errors surrounds the loop",
+        ),
         (
             "out = []\ntry:\n    for _, y in dataset:\n        out.append(y)\nfinally:\n    n(out)",
-            "the `try` around the loop",
+            "a `try` surrounds the loop, so code may read incomplete data",
         ),
     ],
 )

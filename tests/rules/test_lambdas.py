@@ -258,7 +258,10 @@ def test_lambdas_that_no_worker_needs_are_not_mentioned(text: str) -> None:
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ("[DataLoader(ds, collate_fn=lambda b: (b, n)) for n in ds]", "comprehension variable `n`"),
+        (
+            "[DataLoader(ds, collate_fn=lambda b: (b, n)) for n in ds]",
+            "after the comprehension reads only the last value of its variable `n`",
+        ),
         ("DataLoader(ds, collate_fn=lambda b: super().f(b))", "`super` would have another result after the move"),
     ],
 )
@@ -444,7 +447,7 @@ def test_classes_and_functions_of_one_name_stay_apart() -> None:
         (
             "class B(Dataset):\n    def __init__(self, x): self.x = x\n"
             "def f(n):\n    class D(B):\n        def __len__(self): return n\n    return D(3)\n",
-            "would have to call the constructor of the base class",
+            "would add an `__init__`, which would hide the constructor of the base class",
         ),
         (
             "def f(n):\n    class D(Dataset):\n        @property\n        def n(self): return n\n    return D()\n",
@@ -828,4 +831,4 @@ def test_a_value_is_bound_only_if_each_way_to_the_lambda_sets_it(body: str, move
     text = f"def make(ds, k):\n{textwrap.indent(body.replace('LOADER', loader), '    ')}\n"
     after, (finding,) = migrate(text)
     assert ("collate_fn=partial(_collate_fn, n)" in after) is moves
-    assert moves or "`n` may have no value yet at the definition" in finding.message
+    assert moves or "`n` may have no value yet when the program reaches the code that captures it" in finding.message

@@ -323,22 +323,25 @@ def values(result: Any) -> Any:
     [
         (
             "pad = 1\ndef collate(b):\n    return pad\nuse(collate)\npad = 2",
-            "and `use(collate)` may be used later, with the new value",
+            "and `use(collate)` may read the new value later",
         ),
         ("def collate(b):\n    return pad\npad = 2", "`pad` is assigned only below"),
-        ("pad = 1\ndef collate(b):\n    return pad\npad += 1", "`pad` is assigned again before the last use"),
+        (
+            "pad = 1\ndef collate(b):\n    return pad\npad += 1",
+            "`pad` is assigned again, and the object that captures `pad` is used later",
+        ),
         (
             "pad = 1\ndef collate(b):\n    return pad\nfor pad in ds: use(pad)",
-            "`pad` is assigned again before the last use",
+            "`pad` is assigned again, and the object that captures `pad` is used later",
         ),
         ("pad = 1\ndef collate(b):\n    return pad\ndel pad", "`pad` is deleted"),
         (
             "pad = 1\ndef collate(b):\n    return pad\n[pad := x for x in ds]",
-            "`pad` is assigned again before the last use",
+            "`pad` is assigned again, and the object that captures `pad` is used later",
         ),
         (
             "pad = 1\ndef collate(b):\n    return pad\nwith ds as pad: use()",
-            "`pad` is assigned again before the last use",
+            "`pad` is assigned again, and the object that captures `pad` is used later",
         ),
         ("pad = 1\ndef collate(b):\n    return pad\nimport math as pad", "`pad` is imported in one place"),
         ("if ds:\n    pad = 1\ndef collate(b):\n    return pad", "`pad` may have no value yet"),
@@ -353,7 +356,7 @@ def values(result: Any) -> Any:
         ("def collate(b):\n    return collate(b[1:]) + more", "the function calls itself"),
         ("class A: pass\ndef collate(b):\n    return A(b)", "the local class `A`"),
         ("def collate(b, a=[], /):\n    return b", "a positional-only parameter"),
-        ("def collate(b, a=[]):\n    return b\ncollate(ds, 3)", "a caller may pass `a` by position"),
+        ("def collate(b, a=[]):\n    return b\ncollate(ds, 3)", "which breaks calls that pass `a` by position"),
         ("def collate(b):\n    return b\ncollate.pad = 3", "the code uses attributes of the function"),
         (
             "def collate(b):\n    return b\nuse(inspect.signature(collate))",
@@ -375,15 +378,15 @@ def values(result: Any) -> Any:
         ("partial = ds\ndef collate(b):\n    return ds", "but `partial` may refer to another object here"),
         (
             "for n in ds:\n    def collate(b):\n        return n\n    all.append(DataLoader(ds, collate_fn=collate))",
-            "may be used later, with the new value",
+            "may read the new value later",
         ),
         (
             "for n in ds:\n    if n:\n        use(kept)\n    def collate(b):\n        return n\n    kept = collate",
-            "may be used later, with the new value",
+            "may read the new value later",
         ),
         (
             "for n in ds:\n    for m in ds:\n        def collate(b):\n            return n\n        ds.x = collate",
-            "may be used later, with the new value",
+            "may read the new value later",
         ),
         ("try:\n    use()\nexcept E as e:\n    def collate(b):\n        return e", "`e` is a caught exception"),
     ],

@@ -202,7 +202,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "the comprehension variable `pad`",
+        "after the comprehension reads only the last value of its variable `pad`",
         ("def build(data):\n    return [DataLoader(data, collate_fn=lambda b: [*b, pad]) for pad in data]\n"),
         ("lambda b:", "lambda b, *, pad=pad:"),
     ),
@@ -355,13 +355,13 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "the default of `k` is evaluated where the function is defined",
+        "the rewrite would bind the default of `k` with `partial`",
         ("def build(d, k, f):\n    f(collate_fn=lambda b, k=k: (b, k))\n"),
         ("b, k=k", "b, *, k=k"),
     ),
     (
         "CHP007",
-        "which an attribute set under a computed name",
+        "and code that sets attributes under computed names",
         METHOD + ("        for n in data:\n            setattr(self, n, 1)\n"),
         ("n, 1", "'n', 1"),
     ),
@@ -585,7 +585,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "`k` is assigned again, and an object that the function creates may read the new value",
+        "`k` is assigned again, and an object that the function creates, such as a generator, may read the new value",
         "def run(data):\n    for k in data:\n"
         "        list(DataLoader(data, collate_fn=lambda batch: (x * k for x in batch)))\n",
         ("(x * k for x in batch)", "list(x * k for x in batch)"),
@@ -600,7 +600,8 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "the rewrite would make the function a method, and `__init__` may be called with an object of another class",
+        "the rewrite would make the function a method, and `__init__` may be called with an object of another class as "
+        "`self`",
         METHOD + "def fill(other):\n    Data.__init__(other, [])\n",
         ("Data.__init__", "Other.__init__"),
     ),

@@ -91,7 +91,7 @@ def test_what_goes_wrong_in_the_process_that_measures_is_told(
     ("arguments", "problem"),
     [
         (["--unaugmented", "a:b"], "--unaugmented needs --dataset"),
-        (["--workload", "chirp_verify.py:workload", "--dataset", "a:b"], "pass only one of them"),
+        (["--workload", "chirp_verify.py:workload", "--dataset", "a:b"], "pass only the training or only the dataset"),
         (["--workload", "nowhere.py:workload"], "there is no nowhere.py"),
         (["--", "python", "-m", "nowhere"], "PATH has no module nowhere"),
         ([], "has no utils/ folder"),

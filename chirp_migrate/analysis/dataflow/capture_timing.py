@@ -46,7 +46,7 @@ def _timing_problem(module: Module, project: Project, node: cst.CSTNode, capture
     name, function = captured.name, captured.scope.node
     bindings = [one for one in captured.bindings if not _only_annotates(one.node)]
     if isinstance(function, _COMPREHENSIONS):
-        return f"code that runs after the comprehension reads the last value of the comprehension variable `{name}`"
+        return f"code that runs after the comprehension reads only the last value of its variable `{name}`"
     place = _direct_definition(module, node, function)
     if any(isinstance(module.parents.get(binding.node), cst.ExceptHandler) for binding in bindings):
         return f"`{name}` is a caught exception, which exists only in its `except` block"
@@ -57,9 +57,9 @@ def _timing_problem(module: Module, project: Project, node: cst.CSTNode, capture
         return f"`{name}` is rebound by an inner function"
     later = [binding for binding in bindings if _runs_after(module, place, binding)]
     if later and len(later) == len(bindings):
-        return f"`{name}` is assigned only below the definition"
+        return f"`{name}` is assigned only below the code that captures it"
     if not is_always_assigned_before(module, place, captured):
-        return f"`{name}` may have no value yet at the definition"
+        return f"`{name}` may have no value yet when the program reaches the code that captures it"
     around = [one for one in takewhile(lambda one: one is not function, module.ancestors(place)) if _is_loop(one)]
     again = [
         one
@@ -86,14 +86,14 @@ def _why_used_after(
         return f"{rebound} by an enclosing function"
     if may_read_captured_name_later(module, project, node, captured):
         kind = "class" if isinstance(node, cst.ClassDef) else "function"
-        return f"{rebound}, and an object that the {kind} creates may read the new value"
+        return f"{rebound}, and an object that the {kind} creates, such as a generator, may read the new value"
     try:
         end = offset_after_last_use(module, project, node)
     except UntraceableLifetime as use:
-        return f"{rebound}, and `{use}` may be used later, with the new value"
+        return f"{rebound}, and `{use}` may read the new value later"
     start = module.span(enclosing_statement(module, node))[0]
     if any(start <= module.span(one.node)[0] < end for one in again):
-        return f"{rebound} before the last use of the object that captures `{captured.name}`"
+        return f"{rebound}, and the object that captures `{captured.name}` is used later"
     return None
 
 

@@ -49,7 +49,7 @@ def sample_parameter_and_body(function: ast.FunctionDef) -> tuple[str, list[ast.
     others = given.posonlyargs or given.kwonlyargs or given.vararg or given.kwarg or given.defaults
     if len(names) != 2 or names[0] != "self" or others or function.decorator_list:
         raise UnknownAugmentation(
-            f"`{function.name}` has a decorator, a default or a parameter besides `self` and a sample"
+            f"`{function.name}` has a decorator or a default, or other parameters than `self` and a sample"
         )
     body = function.body[1:] if _is_text(function.body[0]) else function.body
     return names[1], list(body)
@@ -69,7 +69,9 @@ def split_at_random_condition(body: Sequence[ast.stmt]) -> tuple[list[ast.stmt],
             after = list(body[place + 1 :])
             work, left = (rest, list(gate.body)) if early else ([*gate.body, *after], rest)
             return list(body[:place]), work, left
-    raise UnknownAugmentation("no single `random.random() > self.p` decides whether the class augments a sample")
+    raise UnknownAugmentation(
+        "the method does not decide with exactly one `random.random() > self.p` whether to augment a sample"
+    )
 
 
 def target_value_pairs(node: ast.stmt) -> list[tuple[ast.expr, ast.expr]]:

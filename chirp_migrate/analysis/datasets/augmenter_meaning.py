@@ -87,7 +87,7 @@ def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> t
         except _RaisesError:
             continue
     if len(guarded) > 1:
-        raise UnknownAugmentation("the number of axes of a sample decides whether the class masks short axes")
+        raise UnknownAugmentation("whether the class masks short axes depends on the number of axes of the sample")
     return ("mask_short_axes=False",) if guarded.pop() else ()
 
 
@@ -149,7 +149,7 @@ class _MaskGrammar:
         if self._trace(before):
             raise UnknownAugmentation("the method returns before `random.random() > self.p` decides whether to augment")
         if self._copies or list(map(self._normalized_text, left)) != [f"return {self._sample.id}"]:
-            raise UnknownAugmentation("the method does not return the sample unchanged if the augmentation is skipped")
+            raise UnknownAugmentation("the method does not return the unchanged sample when it skips the augmentation")
         if not self._trace(work):
             raise UnknownAugmentation("the method does not return the cloned sample")
         if sorted(self._masked) != sorted(_AXES):
@@ -157,7 +157,9 @@ class _MaskGrammar:
                 "the class does not have exactly one loop for time masks and one loop for frequency masks"
             )
         if self._guarded not in (set(), set(_AXES)):
-            raise UnknownAugmentation("the class leaves short axes unmasked for time or frequency, but not for both")
+            raise UnknownAugmentation(
+                "only one of the two loops, for time masks and for frequency masks, skips short axes"
+            )
         return bool(self._guarded)
 
     def _trace(self, statements: Sequence[ast.stmt]) -> bool:
@@ -358,8 +360,8 @@ class _MaskGrammar:
         """Check that a mask has only the conditions *positive* and *longer* of its own axis."""
         if not conditions <= {f"{count} positive", f"{count} longer"}:
             raise UnknownAugmentation(
-                "a condition other than `most > 0 and size > most` (`most`: largest width) decides whether the class "
-                "applies a mask"
+                "the condition of a mask has parts other than `width > 0` and `size > width` (largest width of the "
+                "mask, size of the axis)"
             )
         if f"{count} longer" in conditions:
             self._guarded.add(count)
@@ -413,8 +415,10 @@ def _statements_behind_gate(x: str, body: Sequence[ast.stmt]) -> list[ast.stmt]:
     """
     before, work, left = split_at_random_condition(body)
     if before:
-        raise UnknownAugmentation("no single `random.random() > self.p` decides whether the class augments a sample")
+        raise UnknownAugmentation(
+            "the method does not decide with exactly one `random.random() > self.p` whether to augment a sample"
+        )
     if not work or [ast.unparse(one) for one in left] != [f"return {x}"]:
-        raise UnknownAugmentation("the method does not return the sample unchanged if the augmentation is skipped")
+        raise UnknownAugmentation("the method does not return the unchanged sample when it skips the augmentation")
     end = next((place for place, one in enumerate(work) if isinstance(one, ast.Return)), len(work))
     return work[: end + 1]

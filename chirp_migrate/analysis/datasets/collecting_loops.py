@@ -139,7 +139,9 @@ def _handler_problem(module: Module, loop: cst.For) -> str | None:
         if isinstance(ancestor, _SCOPES):
             return None
         if isinstance(ancestor, cst.Try | cst.TryStar):
-            return "the `try` around the loop could continue with the items collected before an error"
+            return "a `try` surrounds the loop, so code may read incomplete data after an error in the loop"
         if isinstance(ancestor, cst.With) and not swallows_no_exceptions(module, ancestor):
-            return "the `with` around the loop could continue with the items collected before an error"
+            return (
+                "a `with` that may suppress errors surrounds the loop, so code may read incomplete data after an error"
+            )
     return None

@@ -236,7 +236,7 @@ class _DeclaredReader:
         except _NotAnAttribute:
             arguments = []
         if not arguments or not none_tested.isdisjoint(flags):
-            return "the samples depend on more than the attributes of the object, or on whether an attribute is None"
+            return "the samples depend on a value other than an attribute, or on whether an attribute is None"
         arguments += [f"calls={string_tuple_source(sorted(self._calls))}"] if self._calls else []
         held = ", ".join(f'"{name}": "{self._held[name]}"' for name in sorted(self._called_held))
         return DeclaringDecorator(_DECORATORS[type(meaning)], (*arguments, *([f"held={{{held}}}"] if held else [])))

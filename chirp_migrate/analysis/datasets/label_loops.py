@@ -139,9 +139,7 @@ def _why_order_matters(module: Module, project: Project, scan: ScannedSamples, n
                     break
                 if not (_is_constant_expression(module, project, part) or (part in later and _is_named(part))):
                     code = one_line_source(module, part).rstrip(" ,")
-                    return (
-                        f"`{code}` is evaluated before the sample is read, and might differ if the sample is read first"
-                    )
+                    return f"`{code}` is evaluated before the sample is read, and might have another value afterwards"
             inner = ancestor
     return None
 

@@ -180,7 +180,7 @@ def _indexed_scan(
     scan = ScannedSamples(dataset, target, iterable, index, reads=reads, dropped=[target.value])
     within = [use for _, _, each in samples for use in variable_uses(module, [each], target.value)]
     if len(within) < len(variable_uses(module, code, target.value)):
-        scan.problem = f"`{target.value}` is used for more than reading the label"
+        scan.problem = f"the code uses `{target.value}` not only to read the label"
     elif len(reads) > 1:
         scan.problem = "a sample is read more than once in each iteration"
     return scan
@@ -228,7 +228,7 @@ def _unpacking_scan(
     if variable_uses(module, rest, target.value):
         if scan.index is None:
             return None
-        scan.problem = f"`{target.value}` is used for more than reading the label"
+        scan.problem = f"the code uses `{target.value}` not only to read the label"
     return None if any(_indexed_samples(module, is_dataset, rest, target.value)) else scan
 
 
@@ -278,9 +278,9 @@ def why_not_readable_before_loop(module: Module, project: Project, scan: Scanned
         return problem
     found = first_side_effect(module, scan.iterable, allow_libraries=True)
     if found is not None:
-        return f"`{found}` computes the indices and might replace the dataset"
+        return f"`{found}` computes the indices and might assign another object to the dataset's name"
     if may_be_rebound_during_loop(module, project, scan.dataset):
-        return f"reading a sample might replace `{module.source(scan.dataset).strip()}`"
+        return f"reading a sample might assign another object to `{module.source(scan.dataset).strip()}`"
     return None
 
 

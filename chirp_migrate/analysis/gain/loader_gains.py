@@ -221,9 +221,7 @@ class LoaderGains:
         if not holders and not self._may_have_workers_near(module.path):
             return Gain(GainKind.NOTHING, "no loader of this file, or of the files that it imports, has workers")
         if not holders:
-            return Gain(
-                GainKind.AT_RUN_TIME, "the loaders that contain this object are known only when the program runs"
-            )
+            return Gain(GainKind.AT_RUN_TIME, "the loaders that use this object are known only when the program runs")
         sending = next((one for one in holders if one.sends_to_workers), None)
         if sending is not None:
             return _make_gain(
@@ -234,7 +232,7 @@ class LoaderGains:
             return next(
                 (one for one in gains if one.kind is not GainKind.NOTHING), self._gain_of_place(holders[0].place)
             )
-        return _make_gain(GainKind.NOTHING, "no loader that contains this object has workers", holders[0].place)
+        return _make_gain(GainKind.NOTHING, "no loader that uses this object has workers", holders[0].place)
 
     def gain_of_class(self, path: str, name: str) -> Gain | None:
         """Return the gain *nothing* if no loader reads samples of a dataset class in batches.

@@ -136,7 +136,7 @@ def _reading_of_library_object(project: Project, instance: Instance, name: str, 
         return _UNKNOWN
     if ITERABLE_DATASET.fullmatch(name):
         return DatasetReading(
-            SampleReadingMode.ONE_BY_ONE, "the dataset is a stream", instance.place, (instance.place,)
+            SampleReadingMode.ONE_BY_ONE, "the dataset is an `IterableDataset`", instance.place, (instance.place,)
         )
     cells = instance.cells
     match short:
@@ -176,7 +176,9 @@ def _reading_of_class(project: Project, instance: Instance, cls: ClassObject, de
     order = cls.order
     libraries = [one.name for one in order if isinstance(one, LibraryName)]
     if any(map(ITERABLE_DATASET.fullmatch, libraries)):
-        return DatasetReading(SampleReadingMode.ONE_BY_ONE, "the dataset is a stream", cls.place, (instance.place,))
+        return DatasetReading(
+            SampleReadingMode.ONE_BY_ONE, "the dataset is an `IterableDataset`", cls.place, (instance.place,)
+        )
     for one in order:
         match one:
             case ClassObject(body=body) if "__getitem__" in body.cells or "__getitems__" in body.cells:

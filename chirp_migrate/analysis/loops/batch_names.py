@@ -87,11 +87,14 @@ class BatchExpressions(LoopNames[Path | None]):
                 continue
             paths = self._paths(outer, statement) if place >= begin else self._earlier_paths(outer)
             if any(_overlap(one, path) for one in paths):
-                return f"`{self._module.source(outer).strip()}` is used again, and may change before the copy ends"
+                return (
+                    f"`{self._module.source(outer).strip()}` is used again, and may change before an asynchronous copy "
+                    "ends"
+                )
         for bound in sorted(self._bound.keys() - stored):
             kept = any(_overlap(one, path) for one in self._values_of_name(bound, {self._loop.body}, statement))
             if kept and is_read_outside_loop(self._module, self._loop, bound):
-                return f"`{bound}` may be used again after the loop, and may change before the copy ends"
+                return f"`{bound}` may be used again after the loop, and may change before an asynchronous copy ends"
         return None
 
     def _paths(self, node: cst.CSTNode, moving: cst.CSTNode) -> Iterator[Path]:

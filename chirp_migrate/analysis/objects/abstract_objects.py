@@ -270,13 +270,13 @@ class UnpicklableKind(Enum):
         _LATER.replace("open it", "connect"),
     )
     LOCK = (
-        "an object of `threading`",
-        "cannot be pickled, and forked workers copy it",
+        "a `threading` object",
+        "cannot be pickled, and workers do not share it",
         "create it in the worker and drop it in `__getstate__`, or use `multiprocessing`",
     )
     QUEUE = (
         "a queue for threads",
-        "cannot be pickled, and forked workers copy it",
+        "cannot be pickled, and workers do not share it",
         "create it in the worker and drop it in `__getstate__`, or use `multiprocessing`",
     )
     THREADS = (

@@ -31,8 +31,8 @@ def check(recording: Recording) -> Iterator[Problem]:
                 "duplicated-samples",
                 f"Every worker process delivers the same samples of {loader.dataset}, so each sample arrives "
                 f"{loader.num_workers} times.",
-                f"{len(runs)} workers delivered {sum(map(len, delivered))} samples in one epoch, and only {unique} of "
-                f"them are different ({loader}).",
+                f"{len(runs)} workers delivered {sum(map(len, delivered))} samples in one epoch, but only {unique} "
+                f"distinct samples ({loader}).",
                 "Divide the samples in __iter__: get_worker_info() from torch.utils.data has the index of this worker "
                 "(id) and the number of workers (num_workers).",
             )

@@ -62,8 +62,8 @@ def check(recording: Recording) -> Iterator[Problem]:
                     "Split the samples once, so that no sample is in both parts."
                     if is_certain
                     else (
-                        "Validate with samples that are not used for training. If the training has such a validation "
-                        "loader, doctor does not report loaders that only measure the fit."
+                        "Validate with samples that are not used for training. If one loader does so, doctor does not "
+                        "report other loaders that measure the fit on training samples."
                     ),
                 )
 

@@ -109,7 +109,7 @@ def _repeated_function(
     if share < _LEAST_SHARE or len(set(again)) < max(_LEAST_COMPARED, len(again) / 2) or not known.issuperset(again):
         return None
     return _RepeatedReading(
-        f"All {len(again)} compared results of {name} in the second epoch are also results of the first epoch. "
+        f"All {len(again)} compared results of {name} in the second epoch already occurred in the first epoch. "
         f"{name} took {100 * share:.0f} % of the reading time.",
         share,
         max(each.bytes for each in before),

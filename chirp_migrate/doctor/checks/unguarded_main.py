@@ -23,7 +23,7 @@ def check(recording: Recording) -> Iterator[Problem]:
             "unguarded-main",
             "Importing the script starts the training. So a worker process, which imports the script, cannot start.",
             f"The run failed before any worker of {loader} began. Workers that start with {loader.start_method} import "
-            "the script, and the import runs this line again, because no `if` guards the line.",
+            "the script, and the import runs the reported line again, because no `if` guards the line.",
             "Put the code that trains under `if __name__ == '__main__':`. By default, workers are not forked on "
             "Windows, on macOS, and on Linux with Python 3.14 or later.",
         )

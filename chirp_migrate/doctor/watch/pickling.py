@@ -176,7 +176,7 @@ def _describe_kind(failed: Any) -> str:
     if isinstance(failed, type):
         return f"local class {failed.__name__}" if "<locals>" in failed.__qualname__ else f"class {failed.__name__}"
     if isinstance(failed, torch.Tensor):
-        return "tensor that is the result of operations with gradients"
+        return "non-leaf tensor with requires_grad=True"
     if isinstance(failed, BuiltinFunctionType):
         return "builtin function"
     return next((word for kinds, word in _KINDS if isinstance(failed, kinds)), type(failed).__name__)
