@@ -126,7 +126,8 @@ def qualified_base_names(module: Module, project: Project, node: cst.ClassDef) -
 def dataset_class_names(project: Project) -> frozenset[str]:
     """Return the names of the project's dataset classes, and their aliases in imports.
 
-    Names that contain a word such as ``Dataset`` are omitted, because a search for this word finds these names.
+    Names that contain a word such as ``Dataset`` are omitted, because :func:`may_name_dataset` also searches for this
+    word.
     """
     return find_descendants(project, *_DATASET_CLASSES)
 
@@ -148,5 +149,8 @@ def inherits_from(project: Project, class_name: str, names: re.Pattern[str], dep
 
 
 def bases_may_match(outline: Outline, project: Project, node: ast.ClassDef, names: re.Pattern[str]) -> bool:
-    """Return whether every base of a class may refer to one of ``names``, for a module that LibCST has not parsed."""
+    """Return whether each base of a class may refer to one of ``names``.
+
+    The function reads the syntax tree of ``ast``, for modules that LibCST has not parsed.
+    """
     return all(any(map(names.fullmatch, resolve_ast_node(project, outline, base))) for base in node.bases)

@@ -1,7 +1,7 @@
 """Find the attributes that constructors of dataset classes set on ``self``, and the uses of these attributes.
 
-Each worker process gets a copy of the dataset, by pickling or by a fork. Rules report attributes that must not be
-copied.
+Each worker process gets a copy of the dataset, by pickling or by a fork. Rules report attributes whose values must not
+be copied, such as open files.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ class DatasetClass:
     def _reachable_methods(self, *names: str) -> list[DatasetMethod]:
         """Return the methods with these names, and all methods and functions that run in a call of these methods.
 
-        A called function must be in the same module.
+        The result omits called functions of other modules.
         """
         pending = [method for name in names for method in self.methods.get(name, ())[:1]]
         found: list[DatasetMethod] = []
@@ -153,8 +153,7 @@ class DatasetClass:
         sets, for example in a ``worker_init_fn``.
 
         Args:
-            kind: function that returns the kind of an expression, such as an open file; None for expressions that do
-                not count.
+            kind: function that returns the kind of an expression, such as an open file; None for expressions to omit.
         """
         constructing = [one for one in self.constructor_methods if one.owner is self.node]
         for attribute, uses in self._uses.items():
@@ -202,7 +201,7 @@ def pickled_attribute_values(
     Args:
         module: the module.
         project: the project that contains the module.
-        classify: function that returns the kind of an expression; None for expressions that do not count.
+        classify: function that returns the kind of an expression, such as an open file; None for expressions to omit.
     """
     for state in dataset_classes(module, project):
         if not state.defines_pickling:
@@ -231,7 +230,7 @@ def value_assigned_to(module: Module, node: cst.CSTNode) -> cst.BaseExpression |
 def possible_value_expressions(
     module: Module, scope: cst.CSTNode, value: cst.BaseExpression, depth: int = 0
 ) -> Iterator[cst.BaseExpression]:
-    """Yield the expressions whose results may be the result of ``value``, or parts of this result.
+    """Yield the expression ``value``, and the expressions whose results ``value`` may return or contain.
 
     The function yields ``value`` itself, both results of a conditional expression, both operands of ``and`` and ``or``,
     the elements of a literal container or comprehension, and the values that ``scope`` assigns to a local variable.

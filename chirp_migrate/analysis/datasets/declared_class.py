@@ -63,9 +63,9 @@ DECORATORS = frozenset(_DECORATORS.values())
 
 
 class _NotAnAttribute(Exception):
-    """Raised if a part of the inferred semantics is not an attribute of ``self``.
+    """Raised if samples depend on a value that is not an attribute of ``self``, such as ``self.config.mean``.
 
-    No decorator can name such a part.
+    The decorators accept only names of attributes.
     """
 
 
@@ -86,9 +86,9 @@ def may_be_declarable(
         module: the module that defines the class.
         project: the user's project.
         node: the class.
-        captured: for a local class that rule CHP006 (local dataset classes) may change, the variables of the enclosing
-            functions, with the places that read the variables. The rule turns such variables into attributes, and may
-            change the bases of the class. None for any other class.
+        captured: the captured variables (variables of enclosing functions that the class reads), each with the places
+            that read the variable. Rule CHP006 (local dataset classes) turns these variables into attributes, and may
+            change the bases of the class. None for a class that CHP006 does not change.
     """
     methods = methods_of_plain_class(node) if captured else None
     for name, method in (methods or {}).items():
@@ -153,7 +153,7 @@ def find_declaring_decorator(
 def _is_list_of_paths(module: Module, methods: Mapping[str, cst.FunctionDef], samples: Value) -> bool:
     """Return whether the list ``samples`` contains file paths, judged by its name or by the code that creates it.
 
-    Samples in files cannot be read in whole batches.
+    No decorator fits such a list, because samples in files cannot be read in whole batches.
     """
     attribute = samples.name if isinstance(samples, Attr) else ""
     if _PATHS.fullmatch(attribute):

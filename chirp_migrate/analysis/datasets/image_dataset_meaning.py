@@ -1,9 +1,9 @@
-"""Infer the semantics of a ``__getitem__`` that turns each sample into an 8-bit image and masks the image.
+"""Infer the semantics of a ``__getitem__`` that converts each sample to an 8-bit image and augments the image.
 
-The module compares the symbolic result of ``__getitem__`` for a sample of shape (1, F, T) with one pattern. In this
-pattern, the code scales the sample to 0..255 by its smallest and largest value, and builds an image. Then the code
-augments the image once, and converts the image back to a tensor. Samples of other shapes do not matter, because the
-original code of the class still reads these samples.
+The module compares the symbolic result of ``__getitem__`` for a sample of shape (1, F, T), with F frequencies and T
+times, with one pattern. In this pattern, the code scales the sample to 0..255 by its smallest and largest value, and
+builds an image. Then the code calls the augmenter once with the image, and converts the result back to a tensor.
+Samples of other shapes do not matter, because the class's own code reads these samples also after the migration.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class AugmentedImages:
         training: the flag that switches the augmenter on; None if there is no flag.
         eps: number that the class adds to the range (maximum - minimum) of the sample's values. The class divides the
             values by this sum. The default 0 means that the class adds nothing.
-        divisor: number by which the class divides the values of the masked image. The default 1 means that the class
+        divisor: number by which the class divides the values of the augmented image. The default 1 means that the class
             does not divide the values.
     """
 
@@ -112,7 +112,8 @@ def match_image_pattern(paths: Sequence[CodePath]) -> AugmentedImages | None:
 def _does_nothing_besides(path: CodePath, tests: Sequence[Value]) -> bool:
     """Return whether all values and calls of a path are part of the path's result or of a test.
 
-    A path must not call the same attribute of ``self`` twice.
+    The result is False for a path that contains the same call of an attribute of ``self`` twice. Such calls are equal
+    values, so the result of the path cannot show whether both calls are used.
     """
     own = [call for call in path.calls if _is_self_attribute(call.parts[0])]
     return len(own) == len(set(own)) and all(
@@ -130,7 +131,7 @@ def _is_plain(value: Value, dataset: Value) -> bool:
 
 
 def _is_x(value: Value) -> bool:
-    """Return whether ``value`` is the x of the requested sample."""
+    """Return whether ``value`` is x, which is the first item of the requested sample."""
     match value:
         case Subscript(Subscript(_, index), Const("0")):
             return index == INDEX
@@ -152,7 +153,7 @@ def _holds_for_tensor(test: Value) -> bool | None:
 
 
 def _match_imaging(value: Value) -> AugmentedImages | None:
-    """Return the semantics of a value that matches the pattern for masked images; None for any other value."""
+    """Return the semantics of a value that matches the pattern for augmented images; None for any other value."""
     match value:
         case Tuple((first, Subscript(Subscript(dataset) as sample, Const("1")))) if _is_x(
             x := make_subscript(sample, Const("0"))
@@ -177,12 +178,15 @@ def _match_imaging(value: Value) -> AugmentedImages | None:
 def _value_before_steps(value: Value, steps: Mapping[str, str], first: Value | None = None) -> tuple[Value, list[str]]:
     """Return the value from which a chain of steps computes ``value``, and the names of the steps in order.
 
-    For example, the steps of ``x.float().unsqueeze(0)`` are ``float`` and ``axis``, and the value before them is ``x``.
+    For example, the steps of ``x.float().unsqueeze(0)`` are ``float`` and ``axis`` (a new axis), and the value before
+    them is ``x``.
 
     Args:
         value: the result of the last step.
-        steps: the names of the known steps, by their code with ``_`` as the operand. The chain ends at unknown code.
-        first: a value at which the chain ends, even if a known step computes this value. By default, no such value.
+        steps: the known steps. A key is the code of a step with ``_`` as the operand, such as ``_.unsqueeze(0)``. Its
+            value is the name of the step. The chain ends at unknown code.
+        first: a value at which the chain ends, even if a known step computes this value. With None, only unknown code
+            ends the chain.
     """
     taken: list[str] = []
     gap = Name("_")
@@ -208,7 +212,10 @@ def _value_before_steps(value: Value, steps: Mapping[str, str], first: Value | N
 
 
 def _range_epsilon(value: Value, x: Value) -> float | None:
-    """Return eps of ``((a - a.min()) / (a.max() - a.min() + eps) * 255).astype(np.uint8)``; None for other values."""
+    """Return eps of ``((a - a.min()) / (a.max() - a.min() + eps) * 255).astype(np.uint8)``; None for other values.
+
+    In this formula, ``a`` is x as an array without the first axis.
+    """
     scaled, cast = _value_before_steps(value, _TO_BYTES)
     match scaled:
         case Operation("*", Operation("/", Operation("-", array, low), span), Const("255" | "255.0")):

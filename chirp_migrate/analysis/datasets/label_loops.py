@@ -149,7 +149,7 @@ def _is_named(node: cst.CSTNode) -> bool:
 
 
 def _is_constant_expression(module: Module, project: Project, node: cst.CSTNode) -> bool:
-    """Return whether code has a constant value: it contains only literals, and names that no code rebinds meanwhile."""
+    """Return whether the value of code is constant: only literals, and names that no code rebinds during the loop."""
     if isinstance(node, cst.Arg):
         return _is_constant_expression(module, project, node.value)
     if isinstance(node, cst.Integer | cst.Float | cst.SimpleString) or is_name(node, "None", "True", "False"):

@@ -42,7 +42,7 @@ class ScannedSamples:
         reads: the expressions whose value is the label.
         opening: the first statement, if it only unpacks the label from the sample; else None. The rewrite removes this
             statement.
-        dropped: variables that the rewritten loop no longer binds.
+        dropped: variables that the rewritten loop no longer binds. Code outside the loop must not read these variables.
         problem: the reason why a rewrite must not read the labels before the loop; None if a rewrite may do so.
     """
 
@@ -193,7 +193,10 @@ def _unpacking_scan(
     iterable: cst.BaseExpression,
     code: Sequence[cst.CSTNode],
 ) -> ScannedSamples | None:
-    """Return the label scan of a loop that starts with ``_, y = dataset[i]`` or similar; None for other loops."""
+    """Return the label scan of a loop whose first statement reads the sample or its label; None for other loops.
+
+    Examples of such a statement are ``_, y = dataset[i]``, ``y = dataset[i][1]`` and ``sample = dataset[i]``.
+    """
     match code[0]:
         case (
             cst.SimpleStatementLine(body=[cst.Assign(targets=[cst.AssignTarget(target=left)], value=value)]) as first
@@ -233,7 +236,7 @@ def _unpacking_scan(
 
 
 def match_stacked_samples(module: Module, is_dataset: IsDataset, call: cst.Call) -> ScannedSamples | None:
-    """Return the dataset and indices of a ``torch.stack([…])`` that stacks the x of a dataset's samples; else None.
+    """Return the dataset and indices of a ``torch.stack([…])`` of the first items of a dataset's samples; else None.
 
     The list is ``[dataset[i][0] for i in …]`` or ``[x for x, _ in dataset]``.
     """
@@ -285,7 +288,10 @@ def why_not_readable_before_loop(module: Module, project: Project, scan: Scanned
 
 
 def may_be_rebound_during_loop(module: Module, project: Project, node: cst.BaseExpression) -> bool:
-    """Return whether code outside of a loop may rebind ``node``, a name or dotted name, while the loop runs."""
+    """Return whether code outside of a loop may rebind ``node`` while the loop runs.
+
+    ``node`` is a name or dotted name.
+    """
     path = dotted_source(node) or ""
     while isinstance(node, cst.Attribute):
         if is_assigned_later(project, node.attr.value):

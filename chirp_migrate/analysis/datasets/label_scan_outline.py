@@ -25,7 +25,8 @@ _Loop = ast.For | ast.comprehension
 def contains_dataset_words(text: str, project: Project) -> bool:
     """Return whether a text contains words from which the analysis may infer that a variable is a dataset.
 
-    Words that are only typical names of datasets do not count.
+    Examples are ``Dataset``, ``DataLoader`` and the names of the project's dataset classes. A typical name of a
+    variable, such as ``train_set``, does not count.
     """
     return _FACTS.search(text) is not None or may_name_dataset(text, project)
 
@@ -51,9 +52,10 @@ def may_scan_labels(outline: Outline, project: Project) -> bool:
 
 
 def _may_only_collect(statements: Sequence[ast.stmt]) -> bool:
-    """Return whether ``has_only_collecting_statements`` may accept statements.
+    """Return whether statements may only collect values, as in ``labels.append(y)``.
 
-    The function accepts assignments, ``+=``, ``pass`` and calls such as ``labels.append(y)``.
+    The result is True for all statements that ``collecting_loops.has_only_collecting_statements`` accepts, and for some
+    other statements.
     """
     for one in statements:
         match one:

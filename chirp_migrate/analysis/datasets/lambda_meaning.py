@@ -60,7 +60,9 @@ def has_same_meaning_at_definition(module: Module, project: Project, node: cst.L
     """Return whether names in a lambda refer to the same objects when the lambda is defined and when it is called.
 
     Captured names (variables of enclosing functions) do not count, because callers check captured names. The result is
-    False for a lambda in the body of a class, and if code of the project may pass a parameter of the lambda by keyword.
+    False for a lambda in the body of a class, because such a lambda may be a method. The result is also False if code
+    of the project may pass a parameter of the lambda by keyword, because the parameters of a replacement may have other
+    names.
     """
     if isinstance(module.scopes.scope_of(node).node, cst.ClassDef):
         return False

@@ -33,11 +33,11 @@ _LEAVES = (cst.Return, cst.Raise, cst.Break, cst.Continue, cst.Yield, cst.Await)
 
 @dataclass(frozen=True)
 class StandardizedList:
-    """A list of the standardised samples of ``dataset`` at ``indices``.
+    """A list of the standardised samples (x, y) of ``dataset`` at ``indices``.
 
     Attributes:
         dataset: the variable with the dataset.
-        indices: the variable with the indices of the samples, in order; ``...`` for all samples.
+        indices: the variable with the indices of the samples, in order; the constant ``...`` for all samples.
         mean: the variable that the code subtracts from x.
         std: the variable to which the code adds ``eps``. The code divides x by this sum.
         eps: number that is added to ``std``.
@@ -142,11 +142,11 @@ def _is_unpacked(body: Sequence[cst.CSTNode]) -> bool:
 
 
 def _has_stable_value(module: Module, node: cst.CSTNode, name: str) -> bool:
-    """Return whether a name always has a value at ``node``, and only code of the name's own scope assigns to the name.
+    """Return whether a name always has a value at ``node``, and only code in the scope of the name assigns to it.
 
     Then reading a sample cannot change the value. The result is False for a name of a class body, because
-    comprehensions cannot see such a name. Code in a function may also use a module-level name that is assigned below
-    the function, if the module always assigns the name.
+    comprehensions cannot see such a name. For a module-level name that a function reads, it is enough that the module
+    always assigns the name, even below the function.
     """
     owner = module.scopes.lookup(name, node)
     if owner is None or isinstance(owner[0].node, cst.ClassDef):

@@ -28,7 +28,7 @@ from chirp_migrate.syntax.module import Module
 
 
 def match_dataset_type_call(module: Module, type_call: cst.Call, member_dict: cst.Dict) -> AugmentedSamples | None:
-    """Return how a dataset class augments samples; ``None`` if ``chirpid_patch`` has no class with the same semantics.
+    """Return the semantics of a class that augments samples; None if no class of ``chirpid_patch`` is equivalent.
 
     Args:
         module: the module that contains the call.

@@ -36,8 +36,8 @@ def may_move_to_device(text: str) -> bool:
 def target_device(module: Module, call: cst.Call) -> cst.BaseExpression | None:
     """Return the device of ``x.to(…)`` or ``x.cuda(…)``; ``None`` for any other call, and for the CPU.
 
-    If code assigns only literals such as ``"cuda"`` to a variable, the literals decide whether the variable is a
-    device. Otherwise, its name decides.
+    If code assigns only literals such as ``"cpu"`` to a variable, the variable counts as a device only if a literal
+    names a device other than the CPU. Any other variable counts as a device if its name is typical of devices.
     """
     method = called_method_name(call)
     if method not in ("to", "cuda") or any(one.star for one in call.args):

@@ -43,7 +43,7 @@ class DeviceValue:
         """Return whether the value may be a device of one of the types ``kinds``.
 
         The result is True for a device number, and for a variable whose name is typical of devices. Otherwise, the
-        literals decide. Without literals, the result is False.
+        result is True only if a literal in ``spelled`` has one of the types.
         """
         return self.is_called or any(kinds.match(one) for one in self.spelled)
 

@@ -1,10 +1,12 @@
 """Find the gain, such as batched reading, of migrating each loader and of rewriting each object in a loader.
 
 The analysis runs the program on abstract values (``analysis/objects``). So the analysis also finds a dataset that a
-called function creates, or that an attribute or list contains. The gain is *nothing* if batched reading provably has no
-effect, for example because no possible dataset of a loader can be read in batches, or because a ``collate_fn`` of the
-project builds the batches. If a dataset is unknown and nothing else decides, the gain is *at run time*: in the running
-program, ``chirpid_patch`` decides whether to read batches.
+called function creates, or that an attribute or list contains.
+
+The gain is *nothing* if batched reading provably has no effect, and no object becomes picklable. For example, batched
+reading has no effect if a ``collate_fn`` of the project builds the batches, or if no possible dataset of the loader can
+be read in batches. If a dataset is unknown, and no argument of the loader excludes batched reading, the gain is *at run
+time*: in the running program, ``chirpid_patch`` decides whether to read batches.
 """
 
 from __future__ import annotations
@@ -113,7 +115,7 @@ class LoaderGains:
 
     Args:
         project: the user's project before any rewrite.
-        objects: the objects in the loaders that cannot be pickled, and the run of the program on abstract values.
+        objects: the unpicklable objects in the loaders. ``objects.run`` is the run of the program on abstract values.
     """
 
     def __init__(self, project: Project, objects: UnpicklableObjects) -> None:
@@ -164,10 +166,9 @@ class LoaderGains:
         return self._nothing_for_library(gain)
 
     def _nothing_for_library(self, gain: Gain) -> Gain:
-        """Return ``gain``, but *nothing* instead of *at run time* for a library that has no batched reading.
+        """Replace the gain *at run time* by *nothing* in a library without datasets that can be read in batches.
 
-        A library is a project that can be installed. A library has no batched reading if none of its datasets can be
-        read in batches.
+        Any other gain is returned unchanged. A library is a project that can be installed.
         """
         if gain == _AT_RUN_TIME and self._project.is_distributed and self._gain_without_batches is not None:
             return self._gain_without_batches
@@ -317,10 +318,10 @@ class LoaderGains:
     def pinning_calls(
         self, module: Module, loop: cst.For, is_moved: Callable[[CreationPlace], bool]
     ) -> tuple[CreationPlace, ...]:
-        """Return the calls that build loaders of a loop, if the loaders pin their batches after the migration.
+        """Return the calls that build those loaders of a loop that pin their batches after the migration.
 
-        A loader that already pins its batches counts in two cases: the factory builds the loader, or the rewrite of the
-        loader has a gain.
+        A call with ``pin_memory=True`` is in the result only if the call uses the factory, or if its rewrite has a
+        gain. ``apply`` does not rewrite calls without a gain.
 
         Args:
             module: the module of the loop.
@@ -364,7 +365,7 @@ class LoaderGains:
     def _pins_by_factory(self, loader: LoaderObject) -> bool:
         """Return whether a loader call omits ``pin_memory``, and the factory would pin the batches.
 
-        The factory pins the batches that it allocates itself.
+        The factory pins a batch if all samples are in memory, and no ``collate_fn`` of the project builds the batch.
         """
         if loader.arguments.get("pin_memory", NONE) != NONE:
             return False
@@ -512,7 +513,7 @@ class LoaderGains:
     def _declared_class(self, cls: ClassObject, name: str) -> ClassObject | None:
         """Return the class of the project that annotates an attribute, as in ``self.name: Class``; else None.
 
-        An annotation with a value does not count.
+        The annotation must have no value: ``self.name: Class = value`` does not count.
         """
         for base in cls.order:
             for node in ast.walk(base.place.node) if isinstance(base, ClassObject) else ():
@@ -595,8 +596,8 @@ class LoaderGains:
     def _annotated_readings(self, place: CreationPlace) -> list[DatasetReading]:
         """Return how a loader reads a dataset that is an annotated parameter, as in ``def load(dataset: Birds)``.
 
-        The result is empty if the annotation is no class of the project. The result is also empty if objects of the
-        class, or of a subclass, may be read in batches.
+        The result is empty unless the annotation is a class of the project, and samples of this class and of all its
+        subclasses are provably read one by one.
         """
         given = _dataset_of(place.node)
         function = next((one for one in self._definitions_around(place) if isinstance(one, _FUNCTIONS)), None)
@@ -615,7 +616,7 @@ class LoaderGains:
     def _has_only_known_datasets(self, place: CreationPlace, readings: list[DatasetReading]) -> bool:
         """Return whether a loader can only get the datasets that this analysis found.
 
-        The result is False if other code may call the function or class that builds the loader with another dataset.
+        The result is False if other code may pass another dataset to the function or class that builds the loader.
         """
         around = self._definitions_around(place)
         if not around or _is_inside(place.path, around[0], readings):
@@ -663,7 +664,7 @@ class LoaderGains:
 
 
 def _relevant_loaders(path: str, loaders: Iterable[LoaderObject]) -> list[LoaderObject]:
-    """Return those of ``loaders`` that matter for the code of the file at ``path``.
+    """Return those of ``loaders`` that count when the analysis computes a gain for the file at ``path``.
 
     For a test file, these are all loaders. For any other file, loaders that a test file builds are omitted.
     """
@@ -671,7 +672,7 @@ def _relevant_loaders(path: str, loaders: Iterable[LoaderObject]) -> list[Loader
 
 
 def _is_created_by_tests(reading: DatasetReading) -> bool:
-    """Return whether tests create the dataset of ``reading``, or a dataset inside this dataset."""
+    """Return whether tests create the dataset that ``reading`` describes, or a dataset inside this dataset."""
     return any(is_test_file(place.path) for place in reading.creating_calls)
 
 
@@ -682,7 +683,10 @@ def _called_name(call: ast.AST) -> str:
 
 
 def _may_rebind(node: ast.AST, name: str) -> bool:
-    """Return whether a node may bind ``name`` again, or is a lambda, which may run after a later binding."""
+    """Return whether a node may bind ``name`` again, or is a lambda.
+
+    The body of a lambda may run later, when the name has another value.
+    """
     if isinstance(node, ast.Name):
         return node.id == name and not isinstance(node.ctx, ast.Load)
     bound = (getattr(node, key, None) for key in ("name", "asname", "rest"))
@@ -823,7 +827,7 @@ def _passes_collation_of_dataset(call: ast.AST) -> bool:
 
 
 def _names_collation(call: ast.AST, own: list[_Collation]) -> bool:
-    """Return whether a call always passes a function or class of the project as ``collate_fn``."""
+    """Return whether the argument ``collate_fn`` of a call names each of ``own``, which are not PyTorch's."""
     given = next((one.value for one in getattr(call, "keywords", ()) if one.arg == "collate_fn"), None)
     match given:
         case ast.Call(func=ast.Name(id="partial") | ast.Attribute(attr="partial"), args=[function, *_]):
@@ -835,7 +839,7 @@ def _names_collation(call: ast.AST, own: list[_Collation]) -> bool:
 
 
 def _is_inside(path: str, node: ast.AST, readings: list[DatasetReading]) -> bool:
-    """Return whether the code of the definition ``node`` creates all datasets of ``readings``."""
+    """Return whether the definition ``node`` contains all calls that create the datasets of ``readings``."""
     first, last = getattr(node, "lineno", 0), getattr(node, "end_lineno", 0)
     made = [place for one in readings for place in one.creating_calls]
     return bool(made) and all(
@@ -870,6 +874,9 @@ def _function_without_calls(module: Module, project: Project, call: cst.Call) ->
 
 
 def _is_script(module: Module, project: Project) -> bool:
-    """Return whether a module is a script that no file imports, and that does not call functions by computed names."""
+    """Return whether a module is a script that no file imports.
+
+    The result is False for a script that may call functions by name, for example with ``globals()`` or ``getattr``.
+    """
     is_run = _GUARD.search(module.text) is not None and _CALLS_BY_NAME.search(module.text) is None
     return is_run and files_with_importers(project, [module.path], 1) == [module.path]

@@ -233,9 +233,9 @@ def _only_indexes(reader: ast.AST) -> bool:
 
 
 class _MayBecomeDeclared:
-    """Mark a class that a rewrite, or the author of the class, may turn into a declared dataset.
+    """The result of ``_declaration`` for a class that a rewrite, or its author, may turn into a declared dataset.
 
-    A declared dataset has a decorator of ``chirpid_patch``.
+    A declared dataset has a decorator of ``chirpid_patch``. The class itself is the result, not an object of it.
     """
 
 

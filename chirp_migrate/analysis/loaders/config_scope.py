@@ -123,9 +123,9 @@ def _is_get_call(call: cst.Call, mapping: str) -> bool:
 
 
 def _always_runs_with(module: Module, node: cst.CSTNode, around: set[cst.CSTNode]) -> bool:
-    """Return whether an expression always runs whenever the code around the expression runs.
+    """Return whether an expression always runs if the innermost node of ``around`` that contains the expression runs.
 
-    This code is the innermost node of ``around`` that contains the expression.
+    The result is False, for example, if the expression is in an ``if`` inside this node.
     """
     for ancestor in module.ancestors(node):
         if ancestor in around:

@@ -46,9 +46,11 @@ def first_use_of_whole_config(project: Project) -> str | None:
     """Return the first code in the project that may use all keys of a configuration, such as ``print(config)``.
 
     The result is None if the project has no such code. A configuration is a variable or attribute whose name ends in
-    ``config``. Some uses do not count: code may read one key of a configuration, and may copy, test or merge the
-    configuration. Code may also assign a configuration to another name that ends in ``config``, or pass the
-    configuration to a parameter with such a name.
+    ``config``.
+
+    Code does not count if it only reads one key, or copies, tests or merges the configuration. Code that assigns the
+    configuration to another name that ends in ``config``, or passes the configuration to a parameter with such a name,
+    does not count either.
     """
     outlines = []
     for _, text in (*project.matching(_LOWER), *project.matching(_UPPER)):
@@ -106,7 +108,13 @@ def _is_global(node: ast.AST, outline: Outline) -> bool:
 
 
 def _exposes_stored_config(node: ast.AST, outline: Outline, stored: Collection[str]) -> bool:
-    """Return whether ``node`` may read a stored configuration by a string, as ``getattr`` does, or may save it.
+    """Return whether ``node`` gives other code access to a whole configuration that an attribute stores.
+
+    This is the case for three kinds of code:
+
+    * The code contains the name of the attribute as a string, as in ``getattr(self, "config")``.
+    * The code stores a configuration in command-line arguments, as in ``args.config = config``.
+    * The code saves an object that may have the attribute, as in ``torch.save(model, path)``.
 
     ``stored`` contains the names of the attributes that store a configuration.
     """
@@ -133,7 +141,8 @@ def _is_dictionary(name: str, outline: Outline) -> bool:
 def _exposes_all_variables(node: ast.AST, outline: Outline) -> bool:
     """Return whether code may read all variables at once, as ``locals()`` does.
 
-    A declaration of a configuration as a field of a class, as in ``config: dict``, counts, too.
+    The declaration of a configuration as a field of a class, as in ``config: dict``, counts, too, because code such as
+    the ``repr`` of a dataclass reads all fields.
     """
     match node:
         case ast.Call(func=ast.Name(id=name)):
@@ -182,7 +191,7 @@ def _find_whole_use(
     known: Mapping[str, list[list[str]]],
     libraries: Collection[str],
 ) -> ast.AST | None:
-    """Return the code around ``node``, which reads a configuration, if this code uses all keys, as ``print`` does.
+    """Return the code that uses all keys of the configuration ``node``, such as ``print(config)``.
 
     The result is ``None`` for the uses that do not count (see :func:`first_use_of_whole_config`).
     """

@@ -28,7 +28,9 @@ def has_device_dataset(loader: LoaderValue) -> bool:
 
 
 def _is_on_device(module: Module, node: cst.BaseExpression, depth: int = _DEPTH) -> bool:
-    """Return whether code moves an expression's value, or a value from which code computes this value, to a device.
+    """Return whether the value of an expression may be on a device.
+
+    This is the case if code moves the value to a device, or computes the value from such a value.
 
     The analysis follows the values of variables inside their function or class.
     """

@@ -37,8 +37,8 @@ class DistributedSampler:
             ``loader.sampler``.
         made: the values that code assigns to the variable with the sampler. For a name such as ``loader.sampler``, the
             values that code assigns to the variable with the loader.
-        guard: name of the sampler's class, for an ``isinstance`` check that the rewrite adds to the loop; "" if no
-            check is needed, or if ``name`` is the attribute ``sampler`` of the loader.
+        guard: name of the sampler's class if the rewrite has to add an ``isinstance`` check to the loop, because the
+            sampler may be another object; else "". For a name such as ``loader.sampler``, the rewrite adds no check.
         is_known: whether the object provably is a distributed sampler, or a rewrite can add a check with ``isinstance``
             to the loop.
     """
@@ -59,7 +59,7 @@ def distributed_sampler_of_loader(
         project: the project that contains the module.
         loader_expression: the expression that refers to the loader.
         loader: the value of this expression.
-        place: the code at which the result must be able to refer to the sampler, such as the loop.
+        place: the code in which the ``name`` of the result must refer to the sampler, such as the loop.
     """
     given = ((owner, call_argument(call, _POSITION, "sampler")) for owner, call in loader.calls)
     made = [(owner, value, *_sampler_calls(owner, project, value)) for owner, value in given if value is not None]

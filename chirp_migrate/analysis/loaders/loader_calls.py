@@ -21,8 +21,8 @@ class LoaderCall:
     """A call that builds a loader.
 
     Attributes:
-        role: ``DataLoader``, or the factory's ``training``, ``validation`` or ``test``; an empty string for
-            ``create_loader``.
+        role: ``training``, ``validation`` or ``test`` for a call such as ``create_training_loader``, "" for
+            ``create_loader``, and ``DataLoader`` for a call of this class.
         arguments: the arguments of the call, by the name of the parameter.
         open: whether the call also has ``*`` or ``**`` arguments, whose values are known only at run time.
     """

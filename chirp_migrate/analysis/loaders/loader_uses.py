@@ -99,8 +99,8 @@ def use_of_loader_class(module: Module, project: Project, node: cst.Name | cst.A
 def _use_by_step(module: Module, project: Project, node: cst.Name | cst.Attribute, step: Step | None) -> LoaderClassUse:
     """Return the use of ``DataLoader`` at a mention that is not a call.
 
-    ``step`` describes how the code around the mention uses the class; None if no class of ``value_flow`` describes the
-    use.
+    ``step`` describes how the code around the mention uses the class, such as ``CallArgument``; None if the module
+    ``value_flow`` has no such description.
     """
     match step:
         case BaseClass(definition):

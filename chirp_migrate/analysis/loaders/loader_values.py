@@ -227,7 +227,7 @@ class LoaderExpressions:
 def _is_typical_loader_name(name: str) -> bool:
     """Return whether a name is typical of loaders.
 
-    Names may be very long, so no regular expression may backtrack over a whole name.
+    Names may be very long. So the function uses no regular expression that backtracks over a whole name.
     """
     name = name.lower()
     _, found, suffix = name.rpartition("loader")

@@ -30,7 +30,7 @@ class RepeatedSeed:
         call: the call.
         by_worker: whether the seed differs between workers.
         state: an expression in the function, such as ``numpy.random.get_state()[1][0]``, that reads the first word of
-            NumPy's random state. The word looks random, but is the same in every worker. None without such an
+            NumPy's random state. The word looks random, but is the same in every worker and epoch. None without such an
             expression.
     """
 
@@ -66,7 +66,8 @@ def _repeated_seeds_in(
     """Yield the :func:`repeated_seeds` of a function.
 
     ``given`` contains those parameters of the function that depend on the worker. The result is empty if the function
-    contains a name such as ``get_worker_info``, or declares a name ``global`` or ``nonlocal``.
+    uses ``get_worker_info``, or declares a name ``global`` or ``nonlocal``, because the seed may then change in every
+    epoch.
     """
     nodes = [*walk_code(function)]
     asks = any(isinstance(node, cst.Name) and "worker_info" in node.value for node in nodes)
@@ -87,8 +88,9 @@ def _repeated_seeds_in(
 def _is_constant(module: Module, function: cst.CSTNode, node: cst.Subscript) -> bool:
     """Return whether an expression reads the first word of the state that PyTorch sets in NumPy's generator.
 
-    The expression is ``numpy.random.get_state()[1][0]``, possibly in several steps with local variables. This word is
-    the same in every worker. No earlier code may use the generator.
+    The expression is ``numpy.random.get_state()[1][0]``, possibly in several steps with local variables. PyTorch seeds
+    the generator with an array, so this word is the same in every worker and epoch. The result is False if earlier code
+    may use the generator.
     """
     words = _indexed_object(module, function, node, "0")
     state = _indexed_object(module, function, words, "1") if words is not None else None

@@ -161,9 +161,9 @@ class BatchExpressions(LoopNames[Path | None]):
             self._bind(self._names(node.name, None), self._module.span(node)[0], node)
 
     def _updated_containers(self, call: cst.Call, path: Path) -> set[str]:
-        """Return the variables with containers in which the statement of ``call`` replaces a tensor by the copy.
+        """Return the names of containers in which the copy that ``call`` makes replaces the original tensor.
 
-        An example is ``batch`` in ``batch[k] = batch[k].to(device)``.
+        For example, the result for ``batch[k] = batch[k].to(device)`` is ``{"batch"}``.
         """
         statement = innermost_statement(self._module, call)
         if not isinstance(statement, cst.Assign):

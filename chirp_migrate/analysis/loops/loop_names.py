@@ -57,7 +57,7 @@ class LoopNames(ABC, Generic[T]):
 
     @abstractmethod
     def _fact_of_part(self, value: T, position: str) -> T:
-        """Return the fact about a part of a value, if ``value`` is the fact about the whole value.
+        """Return the fact about one part of a value; the argument ``value`` is the fact about the whole value.
 
         ``position`` is a key or index, as text; ``*`` stands for any position.
         """
@@ -125,7 +125,7 @@ class LoopNames(ABC, Generic[T]):
                 yield from self._names(target, self._fact_of_item(iterable))
 
     def _named(self, name: cst.Name) -> T:
-        """Return the fact about a variable, such as its place in the batch, that holds where code reads ``name``."""
+        """Return the fact about the value of a variable at the position in the code at which ``name`` reads it."""
         for ancestor in self._module.ancestors(name):
             if ancestor is self._loop:
                 break

@@ -64,7 +64,8 @@ def runs_in_every_iteration(module: Module, loop: cst.For, node: cst.CSTNode) ->
     """Return whether code in the body of a loop runs in every iteration.
 
     The result is False for code in an ``except`` block or inner function, and in an ``if`` whose condition contains a
-    word such as ``step``, ``index`` or ``debug``. For code under any other condition, the result is True.
+    word such as ``step``, ``index`` or ``debug``. The analysis assumes that any other condition is true in every
+    iteration.
     """
     child = node
     for ancestor in module.ancestors(node):
@@ -89,7 +90,7 @@ def find_device_loops(module: Module, project: Project) -> Iterator[DeviceLoop]:
 
 
 def has_wait_after_transfers(loop: DeviceLoop, transfers: Iterable[cst.Call]) -> bool:
-    """Return whether a loop waits for one of the copies in the statement of the copy, or in the next statement."""
+    """Return whether the statement that makes a copy, or the next statement, waits for the end of the copy."""
     copies = list(transfers)
     return any(loop.waits_for(wait, copies) for wait in loop.waits())
 
@@ -129,9 +130,9 @@ class DeviceLoop(LoopNames[bool]):
                 yield call, device
 
     def waits_for(self, wait: DeviceWait, copies: list[cst.Call]) -> bool:
-        """Return whether ``wait`` waits for one of ``copies``, in the statement of the copy or in the next statement.
+        """Return whether ``wait``, in the statement of the copy or in the next statement, waits for one of ``copies``.
 
-        Only calls of tensor methods may be between the copy and the wait.
+        The result is False if code calls anything other than tensor methods between the copy and the wait.
         """
         module = self._module
         statement, waiting = innermost_statement(module, copies[0]), innermost_statement(module, wait.node)
@@ -168,9 +169,10 @@ class DeviceLoop(LoopNames[bool]):
         return None
 
     def _chain_of_waits(self, call: cst.Call) -> tuple[cst.Call, list[str]]:
-        """Return the longest chain of method calls that begins with ``call`` and is one wait, as ``x.cpu().numpy()``.
+        """Return the longest chain of method calls that begins with ``call`` and waits only once.
 
-        The second result contains the names of the methods, such as ``cpu`` and ``numpy``.
+        For example, ``x.cpu().numpy()`` is such a chain, because only ``cpu`` waits. The second result contains the
+        names of the methods, such as ``cpu`` and ``numpy``.
         """
         methods = [called_method_name(call)]
         while methods[0] and isinstance(parent := self._module.parents[call], cst.Attribute):

@@ -117,8 +117,8 @@ class FunctionObject(AbstractObject):
         scope: the scope in which the definition binds the name; for a lambda, the scope around it.
         defaults: the values of parameters that have a default.
         owner: the class whose body defines the function; None for a function that is not a method.
-        is_named: whether a decorator may give the function a name under which workers can import the function. Such a
-            function counts as picklable.
+        is_named: whether a decorator, such as ``functools.wraps``, may give the function the name of a module-level
+            function. A worker can then find the function by this name, so the function counts as picklable.
         wraps: ``property``, ``staticmethod``, ``classmethod`` or ``contextmanager`` if the function has this decorator,
             else "".
         cells: the attributes of the function.
@@ -181,7 +181,7 @@ class Instance(AbstractObject):
         place: the call that creates the object.
         cls: the class of the object, or the qualified name of a library's class.
         cells: the attributes of the object. An argument that a library's class stores has its name or position as key.
-        loader: the loader, if the object is a loader; None for any other object.
+        loader: the loader with its arguments, if the class inherits from ``DataLoader``; None for any other object.
     """
 
     place: CreationPlace
@@ -194,7 +194,7 @@ class Instance(AbstractObject):
 class Container(AbstractObject):
     """A list, tuple, set, dict or similar, with values by key or position.
 
-    Values with an unknown key have the key ``None``.
+    The key ``None`` stands for all unknown keys and positions.
     """
 
     kind: str
@@ -301,7 +301,8 @@ class UnpicklableLibraryObject(AbstractObject):
     Attributes:
         place: the code that creates the object.
         kind: the kind of object.
-        items: the value of each item that an iteration over the object yields, or the value that ``with … as`` binds.
+        items: the possible items of an iteration over the object; for a context manager, the possible values that
+            ``with … as`` binds.
         part: ``file`` for an open file, or the name of a part of the file, such as ``variable``; "" if the kind has no
             parts.
     """
@@ -335,7 +336,10 @@ class LoaderObject(AbstractObject):
 
     @property
     def sends_to_workers(self) -> bool:
-        """Return whether the dataset may be pickled, because the loader may have workers that are not forked."""
+        """Return whether the loader may have to pickle its dataset for workers.
+
+        The result is False if the loader provably has no workers, or provably forks its workers.
+        """
         context = self.arguments.get("multiprocessing_context", ())
         is_forked = context and all(isinstance(one, Constant) and one.value == "fork" for one in context)
         return self.may_have_workers and not is_forked
@@ -344,7 +348,8 @@ class LoaderObject(AbstractObject):
 def unite_values(*values: Value) -> Value:
     """Return a value with the possible objects of all given values.
 
-    If the values contain more than ``_MOST`` different objects, only the first ``_MOST`` objects are in the result.
+    If the values contain more than ``_MOST`` different objects, the result contains only the first ``_MOST`` objects.
+    The analysis does not see the other objects.
     """
     known = [value for value in values if value]
     if len(known) == 1 and len(known[0]) == 1:

@@ -69,7 +69,11 @@ def modules_with_loaders(project: Project) -> frozenset[str]:
 
 @lru_cache(maxsize=4)
 def _original_texts(project: Project) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the original texts that may build or import loaders, and the texts whose import starts workers."""
+    """Return two sets of texts of modules, from before any rewrite.
+
+    The first set contains the texts of all modules that may build loaders with workers, or import such modules. The
+    second set contains those of these texts whose import may start workers.
+    """
     building = [path for path, text in project.matching(GIVES_WORKERS) if "oader" in text]
     texts = {path: project.text(path) for path in files_with_importers(project, building)}
     found = [text for path, text in texts.items() if find_worker_starts_at_import(project, path)]

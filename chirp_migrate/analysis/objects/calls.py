@@ -55,13 +55,13 @@ class TracedCalls(ObjectAccess):
     Attributes:
         instances: the created objects of the project's classes.
         called: the functions of the project that ran.
-        callers: for the definition of each function and class that ran, the places of its calls.
+        callers: for the definition of each called function and class, the places of its calls.
         loops: for each loop statement, the values that the loop iterates over.
         iterated: the loaders that code iterates over during the import of a module, each with the calls that lead to
             the loop, outermost first. Passing a loader to unknown code counts as a loop.
-        is_counting: whether the run counts the steps of each function whose calls create neither loaders nor datasets.
-            If the count of a function exceeds a limit, later calls of the function return an unknown object. So while
-            the run counts steps, the result of a call depends on earlier calls.
+        is_counting: whether the run limits the total number of steps of each function whose calls create neither
+            loaders nor datasets. After a function has used up its steps, further calls of the function return an
+            unknown object. So the result of a call may then depend on the number of earlier calls.
     """
 
     def __init__(self) -> None:
