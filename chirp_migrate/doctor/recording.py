@@ -35,8 +35,8 @@ class UnpicklablePart(msgspec.Struct, frozen=True):
         path: attribute path from the loader to the object, such as ``dataset.transform.steps[2]``.
         kind: kind of the object, such as ``lambda``, ``local function`` or ``open file``. All other objects have the
             name of their class as kind.
-        place: line that defines the object, if the object is a function or class; otherwise, line that defines the
-            class of the object.
+        place: line that defines the object (for a function or class) or the class of the object (for all other
+            objects).
         error: type and message of the error that ``pickle`` raised, in one line.
     """
 
@@ -65,18 +65,17 @@ class LoaderInfo(msgspec.Struct):
         start_method: start method of the workers, which is ``fork``, ``spawn`` or ``forkserver``.
         sampler: class name of the sampler.
         is_random_order: whether the sampler is PyTorch's ``RandomSampler`` or ``SubsetRandomSampler``.
-        is_distributed: whether the sampler is a ``DistributedSampler`` that shuffles.
+        is_distributed: whether the sampler is a ``DistributedSampler`` with ``shuffle=True``.
         unpicklable: objects that cannot be pickled for spawned workers; an empty list without workers.
-        sent_bytes: number of bytes that the loader pickles for each worker at the start of this worker. The number does
-            not include tensors, because workers share tensors. The number is 0 if workers are forked, or if the bytes
-            were not counted.
+        sent_bytes: number of bytes that the loader pickles to start one worker. Tensors do not count, because workers
+            share tensors. The number is 0 if workers are forked, or if the bytes were not counted.
         held_bytes: total number of bytes of the tensors, arrays and pandas tables in the dataset.
         objects: dictionary, attribute path of a large container in the dataset → number of Python objects in this
-            container.
+            container. A container is large if it has at least 10,000 objects, which take about 8 MiB or more.
         functions: dictionary, name of a function with which the dataset reads samples → line that defines the function.
-        unguarded: line of the main script that starts the workers and has no ``if`` around it, so that each worker
-            would run this line again. The line is empty if an ``if`` guards the line, if workers are forked, or if the
-            loader cannot be pickled.
+        unguarded: line of the main script that starts the workers, if this line is not under an ``if``, such as the
+            ``__main__`` guard. Each worker would then run this line again. The line is empty if it is under an ``if``,
+            if workers are forked, or if the loader cannot be pickled.
     """
 
     number: int
@@ -127,12 +126,14 @@ class LoaderPass(msgspec.Struct):
         loader: number of the loader over which the training iterated.
         sizes: number of samples in each batch of the pass.
         has_gradients: for each batch, whether gradients were enabled when the training requested this batch.
-        forwards: number of module calls for batches of this pass while gradients were enabled.
-        forwards_without: number of module calls for batches of this pass while gradients were disabled.
+        forwards: number of calls of modules, also of modules inside the model, for batches of this pass while gradients
+            were enabled.
+        forwards_without: number of the same calls while gradients were disabled.
         backwards: number of calls of ``backward`` for batches of this pass.
         is_complete: whether the training read all batches of the loader in this pass.
-        values: dictionary, attribute path in the dataset → value at the beginning of the pass, as text (see
-            :func:`.read_plain_attributes`). The dictionary is empty if the loader has no persistent workers.
+        values: dictionary, attribute path in the dataset → value at the beginning of the pass, as text. The dictionary
+            contains the attributes that :func:`.read_plain_attributes` returns. The dictionary is empty if the loader
+            has no persistent workers.
         handles: numbers of open file descriptors of the training process after each batch; an empty list if the loader
             has no workers.
         model: number of the first module that was called for a batch of this pass, which is usually the model; -1 if no
@@ -142,7 +143,7 @@ class LoaderPass(msgspec.Struct):
         waits_s: for each batch, the seconds from the request of the training to the arrival of the batch.
         seconds: seconds from the beginning of the pass to the arrival of its last batch.
         doubles: dictionary, position of a float64 tensor in the first batch → number of bytes of this tensor.
-        normalization: dictionary, name of a ``BatchNorm`` class → numbers of its calls in training mode.
+        normalization: dictionary, name of a ``BatchNorm`` class → its :class:`BatchNormCalls` in this pass.
         carries_state: whether a recurrent module carries its state from batch to batch. Such a module gets a zero state
             for the first batch, and a state that is not zero for the second batch.
         device: device type (such as ``cuda``) of the first module with parameters that was called for a batch; an empty
@@ -152,7 +153,8 @@ class LoaderPass(msgspec.Struct):
         is_pinned: whether all tensors that ``moved`` lists are in pinned memory.
         strided: positions in ``moved`` whose tensors are neither contiguous nor ``channels_last``.
         positions: dictionary, attribute path of an open file in the dataset → read position of the file in the training
-            process, after each batch. The dictionary is empty if the loader does not fork at least two workers.
+            process, after each batch. The dictionary is empty if the loader has fewer than two workers, or if the
+            workers are not forked.
     """
 
     number: int
@@ -192,7 +194,8 @@ class LoaderPass(msgspec.Struct):
     def evaluates(self) -> bool:
         """Return whether the loader pass is a validation: gradients are disabled, and ``backward`` is not called.
 
-        Gradients must be disabled for all requests of batches, or for all calls of modules.
+        It is enough that gradients are disabled for all requests of batches (``no_grad`` around the loop), or for all
+        calls of modules (``no_grad`` inside the loop).
         """
         is_off = not any(self.has_gradients) or (self.forwards_without > 0 and not self.forwards)
         return bool(self.has_gradients) and is_off and not self.backwards
@@ -248,8 +251,8 @@ class DatasetFunctionCalls(msgspec.Struct):
     Attributes:
         calls: number of calls.
         seconds: total time of these calls in seconds.
-        hashes: hashes of return values, if the function is slow; otherwise an empty list. In later epochs, only some
-            return values have hashes.
+        hashes: hashes of return values, if the calls take 1 ms or more on average; otherwise an empty list. In later
+            epochs, only some return values have hashes.
         bytes: number of bytes of the last return value that has a hash.
     """
 
@@ -272,10 +275,11 @@ class BatchRecord(msgspec.Struct):
             integers.
         samples: hash of each sample, computed from its rows in all tensors. The list is empty if a tensor does not have
             one row for each sample, or if ``doctor`` computed no hashes for this batch.
-        whole: hash of all tensors of the batch; an empty string if the batch has no tensors.
-        names: text that identifies each sample, if the samples have no hashes; otherwise an empty list. Equal texts
-            mean equal samples.
-        sample_bytes: number of bytes of one sample in this batch.
+        whole: hash of all tensors of the batch; an empty string if the batch has no tensors, or if ``doctor`` computed
+            no hashes for this batch.
+        names: text for each sample, which contains the index of the sample in the innermost dataset. Equal texts mean
+            equal samples. Only records from ``verify`` have names, because they have no hashes of samples.
+        sample_bytes: mean number of bytes of a sample in this batch; 0 if the samples have no hashes.
         labels: class of each sample, if the batch has exactly one tensor of integers with one axis; otherwise an empty
             list.
         moments: sums over the values of the first floating-point tensor; None if the batch has no such tensor, or if
@@ -284,7 +288,9 @@ class BatchRecord(msgspec.Struct):
             is empty for all batches after the first two batches of an iteration over a loader.
         sizes: dictionary, attribute path of a container or cache in the dataset → its length after the batch was read.
             The dictionary is empty if the lengths were not measured after this batch.
-        native_threads: number of threads of C libraries that have used CPU time in this process since the first batch.
+        native_threads: number of threads of C libraries in this process. Only threads count that used at least 0.03 s
+            of CPU time since the first batch. The number is 0 in the training process, or if the threads were not
+            counted after this batch.
         seconds: seconds to read and collate the batch; 0 if the time was not measured.
         some: dictionary, index of a sample → its hash. In later training epochs, ``doctor`` hashes only some samples,
             and stores the hashes here instead of in ``samples``.
@@ -428,7 +434,7 @@ class Recording(msgspec.Struct):
         return found
 
     def count_equal_samples(self, first: LoaderPass, second: LoaderPass) -> tuple[int, int]:
-        """Return the number of samples with a hash in both iterations over loaders, and the number of equal hashes."""
+        """Return the number of samples that have a hash in both iterations, and how many of them have equal hashes."""
         before, after = self.samples_of(first), self.samples_of(second)
         both = before.keys() & after.keys()
         return len(both), sum(before[index] == after[index] for index in both)
@@ -449,9 +455,10 @@ class Recording(msgspec.Struct):
         return list(found.values())
 
     def group_training_passes(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """Group the training iterations as :meth:`group_passes` does; omit iterable datasets and a second model.
+        """Group the training iterations as :meth:`group_passes` does, without iterable datasets.
 
-        A second model may belong to a second training, which may start from the same seed on purpose.
+        Each group contains only iterations with the model of its first iteration. A second model may belong to a second
+        training, which may start from the same seed on purpose.
         """
         found = []
         for series in self.group_passes():

@@ -11,7 +11,7 @@ def show_doctor_report(report: DoctorReport, screen: Screen) -> None:
     """Print the report: problems, notes, failed entry points (training functions or scripts) and a summary.
 
     If ``screen.quiet`` is True, the function prints only the problems. If ``screen.verbose`` is True, the function also
-    prints the numbers of recorded loaders and batches of each entry point.
+    prints how many loaders and batches of each entry point were recorded.
     """
     several = len(report.entry_points) > 1
     for problem in report.problems:

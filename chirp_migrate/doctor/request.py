@@ -23,8 +23,8 @@ class DoctorTask:
         discovery: the entry points (training functions or scripts) to run.
         records: folder for the recordings that worker processes write.
         ends_at: time at which the time budget ends, in seconds of ``time.time``.
-        select: expression that selects training calls of a workload function by name, as with ``pytest -k``; None for
-            all calls.
+        select: expression that selects training calls by name, as with ``pytest -k``; None for all calls. The
+            expression applies to the calls that a workload function (``--workload``) returns.
         sizes: numbers of samples and epochs, and seed, of the training.
     """
 

@@ -52,8 +52,8 @@ class AllRecordingsSent:
 def run(request: DoctorTask, parent: ParentConnection) -> AllRecordingsSent:
     """Run each entry point (training function or script), and send its recording to the parent process.
 
-    If time remains at the end, the function measures different numbers of workers for one loader. This is the loader
-    for which the training waited the largest share of an epoch.
+    If time remains at the end, the function measures the loading time of one loader with different numbers of workers.
+    This is the loader for which the training waited the largest share of an epoch.
 
     Raises:
         TaskNotPossible: no entry point is selected, or the user's code imported the original project instead of its
@@ -125,7 +125,7 @@ def _choose_slowest(slowest: _SlowLoader | None, recording: Recording, loaders: 
 
 
 def _measure(slow: _SlowLoader, seconds: float, parent: ParentConnection) -> None:
-    """Measure different numbers of workers for a loader.
+    """Measure the loading time of a loader with different numbers of workers.
 
     If the result shows which number is best, the function sends the result to the parent process.
     """

@@ -1,5 +1,5 @@
 """Edit source text: change call arguments, imports and layout, move definitions, and remove dead code.
 
-Of the packages of ``chirp_migrate``, this package may import ``analysis`` and the packages that ``analysis`` may
-import. The functions return edits, and never write files.
+From ``chirp_migrate``, this package may import only ``analysis`` and the packages that ``analysis`` may import. The
+functions return edits, and never write files.
 """

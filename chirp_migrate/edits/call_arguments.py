@@ -82,9 +82,11 @@ class CallEdit:
     def edits(self) -> tuple[Edit, ...]:
         """Return all edits of the call. The edits keep commas, comments, alignment and line lengths correct.
 
-        The call keeps its line breaks, with two exceptions. If the called name changes, and arguments are aligned with
-        the opening bracket, the arguments move to the lines below the new name. If lines would get too long, the whole
-        call gets black's layout.
+        The call keeps its line breaks, with two exceptions:
+
+        * If the called name changes, and later lines of the call are aligned with the first argument, all arguments
+          move to the lines below the name.
+        * If lines would get too long, the whole call gets black's layout.
         """
         renamed = [Edit(*self._module.span(self._call.func), self._callee)] if self._callee else []
         in_place = [*renamed, *self._named, *self._lines_moved_below(), *self._insertion_edits()]
@@ -92,12 +94,12 @@ class CallEdit:
 
     @cached_property
     def _moved_lines(self) -> dict[int, Edit]:
-        """Return the edits that move lines to the left if the first argument moves to the line below the name.
+        """Return a dictionary: start offset of a line of the call → edit that moves this line to the left.
 
-        Each key is the start offset of a line, and its value is the edit of this line. A line moves if it begins at or
-        to the right of the first argument. All lines move by the same number of columns. Lines that begin inside a
-        string are omitted, because a move would change the value of the string. The result is empty if the first
-        argument is at the start of a line.
+        The edits are needed if the first argument moves to the line below the called name. A line moves if it begins at
+        or to the right of the first argument. All lines move by the same number of columns. Lines that begin inside a
+        string are omitted, because a move would change the value of the string. The result is empty if the called name
+        stays, or if the first argument is at the start of a line.
         """
         module = self._module
         if self._style is None or not self._callee or not self._spans or self._opens_line(0):
@@ -143,7 +145,8 @@ class CallEdit:
     def _insertion_edits(self) -> Iterator[Edit]:
         """Yield edits that insert the new arguments after the last argument.
 
-        If the last argument has a comment, the new arguments come before the last argument.
+        If the last argument is a keyword argument with a comment on its line, the new arguments come before the last
+        argument. So the comment stays next to the last argument.
         """
         if not self._added:
             return
@@ -173,9 +176,10 @@ class CallEdit:
     def _black_layout(self, in_place: Sequence[Edit]) -> tuple[Edit, ...]:
         """Return the edit that writes the whole call in black's layout if the edits ``in_place`` make lines too long.
 
-        The result is empty if the statement has black's layout now, because a later step formats such statements again.
-        The result is also empty if the call contains comments or an argument of several lines, because the new layout
-        would move such comments and arguments to other lines.
+        The result is empty if the statement has the layout of the project's formatter before the edits, because a later
+        step formats such statements again (see :func:`.formatting_edits`). The result is also empty if the call
+        contains comments or an argument of several lines, because the new layout would move such comments and arguments
+        to other lines.
         """
         module, style = self._module, self._style
         if style is None or is_formatted(module, style, self._call):

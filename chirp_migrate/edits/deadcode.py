@@ -94,11 +94,11 @@ def remove_newly_unused_names(
 def _without_idle_submodules(
     before: str, dead: dict[_Binding, list[_DeadStatement]]
 ) -> dict[_Binding, list[_DeadStatement]]:
-    """Return the statements to remove, except ``import a.b`` if the text ``before`` did not use ``a.b`` either.
+    """Return ``dead`` without each ``import a.b`` whose path ``a.b`` the text ``before`` does not read.
 
     The file keeps such a statement, because it was unused before the rewrite. A file that keeps ``import a.b`` also
-    keeps ``import a``, because both statements bind the name ``a``. The argument ``dead`` contains the statements to
-    remove, by the name that they bind.
+    keeps ``import a``, because both statements bind the name ``a``. The argument ``dead`` is a dictionary: name →
+    statements to remove that bind this name.
     """
     read, found = _module_names(before).paths, dict(dead)
     for binding, places in dead.items():
@@ -189,7 +189,10 @@ class _ModuleNames:
 
     @cached_property
     def submodules(self) -> dict[str, list[_DeadStatement]]:
-        """Return the top-level statements ``import a.b``, by module ``a.b``, if the file also has ``import a``."""
+        """Return a dictionary: module ``a.b`` → top-level statements ``import a.b``.
+
+        The dictionary contains a module only if the file also has ``import a``.
+        """
         body = self._outline.tree.body
         plain = [(one, alias) for one in body if isinstance(one, ast.Import) for alias in one.names if not alias.asname]
         packages = {alias.name for _, alias in plain}
@@ -304,7 +307,7 @@ class _ModuleNames:
 
     @cached_property
     def _blocks(self) -> dict[ast.AST, list[ast.stmt]]:
-        """Return the list of statements (the block) that contains each statement, by statement."""
+        """Return a dictionary: statement → list of all statements in the block of this statement."""
         tree = self._outline.tree
         nodes = (tree, *self._outline.inside(tree))
         fields = (value for node in nodes for _, value in ast.iter_fields(node) if isinstance(value, list))

@@ -178,7 +178,7 @@ def _reads_parameter(node: cst.BaseExpression, function: cst.Lambda) -> bool:
 def _verb_with_object(verb: str, node: cst.BaseExpression) -> str:
     """Return a verb with the name of an operand, such as ``add_noise``.
 
-    For an operand without a suitable name, such as ``a + b``, the result is ``shift`` and does not contain the verb.
+    If the operand has no suitable name, as ``(a + b)`` in ``x + (a + b)``, the result is always ``shift``.
     """
     match node:
         case cst.Integer(value=value) if value.isdigit():

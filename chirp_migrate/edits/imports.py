@@ -120,9 +120,10 @@ def local_import_edits(
 ) -> list[Edit] | None:
     """Return edits that import ``new_import`` next to the imports of ``name``, in a function or a ``__main__`` block.
 
-    The result is ``None`` if the import must be at the top level of the module. The import must be at the top level in
-    two cases: the module imports ``name`` at the top level, outside of a ``__main__`` block; or a function imports
-    ``name``, but the module imports torch at the top level.
+    The result is ``None`` if the import must be at the top level of the module, in these cases:
+
+    * The module imports ``name`` at the top level, outside of a ``__main__`` block.
+    * A function imports ``name``, and the module imports torch at the top level. The runtime then loads quickly.
     """
     variable = module.scopes.lookup(name.value, name)
     if variable is None:
@@ -170,7 +171,10 @@ def _current_meanings(module: Module, project: Project, clause: str) -> set[str]
 
 
 def _is_bound(module: Module, clause: str) -> bool:
-    """Return whether every import of the module runs top-level code that binds the name of an import clause."""
+    """Return whether the top level of the module binds the name of an import clause.
+
+    Imports count only if they always run (see :func:`import_always_runs`).
+    """
     bindings = module.scopes.module.bindings.get(name_bound_by_import(clause), ())
     return any(
         binding.kind is not BindingKind.IMPORT or import_always_runs(module, binding.node) for binding in bindings
@@ -180,9 +184,9 @@ def _is_bound(module: Module, clause: str) -> bool:
 def import_always_runs(module: Module, statement: cst.CSTNode) -> bool:
     """Return whether an import always runs when its module or function runs.
 
-    An import in an ``if`` may not run, such as an import for type checkers or for one operating system. For an import
-    of the runtime in an ``if`` or ``try``, the result is still True, because the code that needs the runtime has the
-    same condition.
+    An import in an ``if`` may not run, such as an import for type checkers or for one operating system. An import of
+    the runtime in an ``if`` or ``try`` counts as an import that always runs, because the code that uses the runtime
+    needs the same condition. Only an import of the runtime for type checkers does not count.
     """
     if any(source == _RUNTIME for source in _imported_modules(module, statement)):
         return not _is_for_type_checkers(module, statement)
@@ -412,8 +416,8 @@ def _import_positions(module: Module, source: str) -> Sequence[int]:
     The positions are indices of statements in the module. The result is the first group of consecutive imports, or
     empty if the module has no imports. If ``source`` is the runtime, the result is the group with the first import of
     torch, because a module may have to run code before it imports torch. If the module changes ``sys.path`` below this
-    group, Python may need the change to find the runtime. The result is then the group directly below the change, or
-    the position of the change itself.
+    group, Python may need the change to find the runtime. The result is then the group of imports directly below the
+    change. If no import is directly below the change, the result is the position of the change itself.
     """
     imports = _imports_in(module, module.tree.body)
     start = next(iter(imports), -1)

@@ -151,9 +151,13 @@ class LocalClass:
                 )
 
     def _check_class_state(self) -> None:
-        """Check that the project behaves the same with a single class.
+        """Check that the project does not depend on separate classes.
 
-        Before the move, each call of the enclosing function creates a new class. After the move, only one class exists.
+        Before the move, each call of the enclosing function creates a new class. After the move, all calls use the same
+        class.
+
+        Raises:
+            NotMovable: code may notice that all calls use the same class.
         """
         for read in variable_reads(self.module, self.title, self.scope):
             parent = self.module.parents[read]
@@ -279,7 +283,7 @@ def _has_no_constructor(module: Module, project: Project, node: cst.ClassDef, de
 
 
 def _is_without(project: Project, qualified: str, depth: int) -> bool:
-    """Return whether a class of the project provably has no constructor, also not from a base class."""
+    """Return whether a class of the project provably has no constructor, and inherits none."""
     found = find_class(project, qualified) if depth < _BASES_LIMIT else None
     if found is None or may_be_assigned_outside_class(project, "__init__"):
         return False
@@ -288,7 +292,11 @@ def _is_without(project: Project, qualified: str, depth: int) -> bool:
 
 
 def _is_plain(project: Project, qualified: str, *, may_construct: bool, depth: int = 0) -> bool:
-    """Return whether a base class neither records nor inspects its subclasses, and permits any attribute on objects."""
+    """Return whether a base class treats a class at module level as it treats the local class.
+
+    The base class must neither store nor inspect its subclasses. The base class also must not define methods that
+    create, copy or inspect objects or their attributes, such as ``__setattr__``.
+    """
     if DATASET.fullmatch(qualified) or _BARE.fullmatch(qualified):
         return True
     found = find_class(project, qualified)
@@ -311,11 +319,11 @@ def _is_plain(project: Project, qualified: str, *, may_construct: bool, depth: i
 
 
 def _has_plain_members(module: Module, project: Project, node: cst.ClassDef) -> bool:
-    """Return whether no class attribute may be a descriptor.
+    """Return False if a class attribute may be a descriptor, else True.
 
-    If code reads a descriptor, Python passes the class to the descriptor, so the descriptor may depend on the place of
-    the class. Only an object of a class of the project counts as a possible descriptor. Literals, objects that a
-    library creates, and functions and classes of the project do not count.
+    If code reads a descriptor, Python passes the class to the descriptor. So the descriptor may behave differently for
+    a class at module level. Only an object of a class of the project counts as a possible descriptor. Literals, objects
+    that a library creates, and functions and classes of the project do not count.
     """
     for statement in (
         *find_nodes_in_scope(node, cst.Assign),

@@ -50,9 +50,10 @@ _CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.Conca
 
 
 def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | cst.ClassDef) -> None:
-    """Check that a function or class depends on its place in the code only by the names that its code reads.
+    """Check that a function or class behaves the same at another place if the names that it reads keep their values.
 
-    The enclosing function and the module also must not depend on the place of the definition.
+    For example, ``super()`` behaves differently outside the enclosing class. A call of ``locals()`` in the enclosing
+    function would no longer return the definition.
 
     Raises:
         NotMovable: some code depends on the place of the definition.
@@ -161,7 +162,10 @@ def has_same_value_at(module: Module, project: Project, expression: cst.BaseExpr
 
 
 def _belongs_to_project(module: Module, project: Project, qualified: str) -> bool:
-    """Return whether a qualified name belongs to the project itself, whose modules may be only partly imported."""
+    """Return whether a qualified name belongs to a module of the project.
+
+    During an import, such a module may be only partly imported, so that the name has no value yet.
+    """
     return qualified.startswith(".") or project.module_paths.has_package(module.absolute(qualified).partition(".")[0])
 
 
@@ -196,7 +200,7 @@ def _postpones_annotations(statement: cst.ImportFrom) -> bool:
 
 
 def _names_read(module: Module, *expressions: cst.CSTNode) -> Iterator[tuple[str, Variable | None]]:
-    """Yield the names that expressions read, each with its variable.
+    """Yield pairs: a name that the expressions read, and the :class:`.Variable` to which the name refers.
 
     The variable is None if the module does not bind the name.
     """
@@ -209,9 +213,9 @@ def check_class_is_movable(module: Module, project: Project, node: cst.ClassDef,
     """Check that a class can be created at ``offset`` of the module, during import.
 
     The class body may only define methods and constants. The bases of the class, and the decorators, defaults and
-    annotations of its methods, must already have their values at ``offset``. An attribute of a module of the project
-    may have no value yet. If two modules import each other, one of the modules is only partly imported when the other
-    module runs.
+    annotations of its methods, must already have their values at ``offset``. If two modules of the project import each
+    other, one of the modules is only partly imported when the other module runs. So attributes of such modules may have
+    no value yet.
 
     Raises:
         NotMovable: during the import, a value may be missing or different.
@@ -300,7 +304,7 @@ def _check_names_are_defined(module: Module, project: Project, expression: cst.B
 
 
 def enclosing_function_name(module: Module, node: cst.CSTNode) -> str:
-    """Return the name of the function around a node, for names of moved definitions.
+    """Return the name of the function around a node, from which rewrites build names for moved definitions.
 
     For a method whose name begins with two underscores, such as ``__init__``, return the name of its class instead.
     """

@@ -32,7 +32,8 @@ def first_unused_name(module: Module, candidates: Sequence[str], taken: Collecti
     """Return the first name in ``candidates`` that the module does not contain as a word.
 
     If the module contains all names, the result is the first name with a number appended. Names with more than 40
-    characters are skipped. If all names are too long, the result is the last name without some of its inner words.
+    characters are skipped. If all names are too long, the function shortens the last name: it removes words directly
+    before the last word.
     """
     candidates = [wish for wish in candidates if len(wish) <= _LONGEST_NAME] or [_shorten_name(candidates[-1])]
     words = {*re.findall(r"\w+", module.text), *taken}
@@ -93,8 +94,8 @@ def _start_with_comments(module: Module, statement: cst.CSTNode) -> int:
 def insert_definition(module: Module, offset: int, definition: str) -> tuple[Edit, ...]:
     """Return edits that insert ``definition``, with two blank lines around it, between top-level statements.
 
-    ``offset`` must be the start of a line. A separate edit adds the blank lines above the definition, because several
-    definitions at the same offset share this edit.
+    ``offset`` must be the start of a line. A separate edit adds the blank lines above the definition. For several
+    definitions at the same offset, these edits are equal, so the blank lines are added only once.
     """
     above = module.text[:offset].replace("\r\n", "\n").replace("\r", "\n")
     missing = 3 - (len(above) - len(above.rstrip("\n"))) if above.strip() else 0
@@ -144,8 +145,8 @@ def reindent_source(
     3.13, ``__doc__`` contains the indentation. So if the project reads ``__doc__``, docstrings keep their indentation.
 
     Raises:
-        NotMovable: the lines would not be valid Python with the new indentation, or an f-string prints code that
-            ``edits`` would change.
+        NotMovable: the lines would not be valid Python with the new indentation, or an f-string such as ``f"{x=}"``
+            prints the source of code that ``edits`` would change.
     """
     start, end = span
     edits = list(edits)
@@ -195,7 +196,10 @@ def return_expression_source(module: Module, node: cst.BaseExpression, indent: s
 
 
 def _indentation_of_width(indent: str, width: int) -> str:
-    """Return an indentation of ``width`` columns that begins with ``indent``; only spaces if ``indent`` is wider."""
+    """Return an indentation of ``width`` columns.
+
+    The indentation begins with ``indent``. If ``indent`` has more columns, the result contains only spaces.
+    """
     rest = width - len(indent.expandtabs())
     return indent + " " * rest if rest >= 0 else " " * width
 
@@ -225,7 +229,10 @@ def replace_expression(module: Module, node: cst.BaseExpression, text: str) -> E
 
 
 def _docstring_lines(module: Module, span: tuple[int, int], indent: str) -> set[int]:
-    """Return the start offsets of docstring lines in ``span`` that begin with ``indent``, except first lines."""
+    """Return the start offsets of the lines of docstrings in ``span``, except the first line of each docstring.
+
+    A docstring counts only if all these lines are blank or begin with ``indent``.
+    """
     found: set[int] = set()
     for node in module.find(cst.FunctionDef, cst.ClassDef):
         match next(iter(node.body.body), None):

@@ -92,8 +92,8 @@ class MovedFunction:
         place: offset in the module at which the new function is inserted.
         captured_variables: the variables of enclosing functions that the function uses.
         imports: the captured variables that are imported names.
-        import_lines: import statements for the names in ``imports``, which the new function contains. The method
-            ``check`` sets this attribute.
+        import_lines: import statements for the names in ``imports``. The new function contains these statements. The
+            method ``check`` sets this attribute.
         is_recursive: whether the function calls itself.
         method: the method whose ``self`` the function uses, so that the function also becomes a method. None if the
             function uses no ``self``.
@@ -299,9 +299,10 @@ class MovedFunction:
         return False
 
     def _may_be_class(self, owner: cst.BaseExpression) -> bool:
-        """Return whether ``owner`` may be a class, when code assigns the function to an attribute of ``owner``.
+        """Return whether ``owner`` may be a class in an assignment of the function to an attribute of ``owner``.
 
-        If ``owner`` is unknown, the result is True if the function accepts one more argument, which could be ``self``.
+        If ``owner`` is unknown, the result is False only if the function has exactly one positional parameter, which is
+        not named ``self``, and no ``*args``. As a method, such a function would get ``self`` as its only argument.
         """
         module = self.module
         match owner:
@@ -448,7 +449,7 @@ class MovedFunction:
 
 
 def _names_are_not_inspected(module: Module, project: Project, owner: cst.ClassDef, depth: int = 0) -> bool:
-    """Return whether no code of a class, its module or its bases may inspect the names in the class."""
+    """Return False if code of a class, its module or its bases may inspect the names in the class, else True."""
     if owner.keywords or owner.decorators or depth == _BASES_LIMIT or may_list_attributes(module):
         return False
     for base in owner.bases:

@@ -38,8 +38,8 @@ def class_decorator_insertion(
 def can_delete_lines_of(module: Module, statement: cst.CSTNode) -> bool:
     """Return whether the lines of a definition or statement can be removed.
 
-    The lines must not contain any other statement. The block must contain another statement, so that the block is not
-    empty after the removal.
+    The lines must not contain any other statement. The block around the lines must contain another statement, so that
+    the block is not empty after the removal.
     """
     if isinstance(statement, cst.SimpleStatementLine) and len(statement.body) > 1:
         return False
@@ -74,7 +74,8 @@ def delete_line_range(module: Module, start: int, end: int) -> Edit:
 def start_of_comments_above(module: Module, offset: int, indent: str) -> int:
     """Return the start of the comment lines directly above ``offset``.
 
-    The result is ``offset`` if no comment is above ``offset``, or if the comment begins the file.
+    The result is ``offset`` if no comment is directly above ``offset``. The result is also ``offset`` if the comment
+    begins in the first line of the file, because such a comment describes the file.
     """
     above = offset
     while above > 0 and module.text.startswith(f"{indent}#", module.line_start(above - 1)):
@@ -94,8 +95,8 @@ def insert_at_start_of_block(
         lines: the lines, with one tab for each level of indentation inside the block.
 
     Returns:
-        The edit. The result is ``None`` if several lines would have to be inserted into a block on the line of its
-        header, as in ``if x: return y``.
+        The edit. The result is ``None`` if ``lines`` has several lines, and the block is on the line of its header, as
+        in ``if x: return y``.
     """
     first = module.span(block.body[0])[0]
     if isinstance(block, cst.SimpleStatementSuite):

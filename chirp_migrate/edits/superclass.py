@@ -1,4 +1,7 @@
-"""Rewrite a dataset class as a subclass of a class of ``chirpid_patch``, whose ``__init__`` stores the attributes."""
+"""Rewrite a dataset class as a subclass of a class of ``chirpid_patch``.
+
+The ``__init__`` of the class of ``chirpid_patch`` stores the attributes.
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class CheckReport:
 
     @property
     def fork_only(self) -> tuple[Finding, ...]:
-        """Return those :attr:`remarks` whose code makes workers fail with start methods other than ``fork``."""
+        """Return the :attr:`remarks` on source code that makes workers fail with start methods other than ``fork``."""
         codes = {rule.code for rule in all_rules() if rule.stops_workers}
         return tuple(
             finding for finding in self.remarks if finding.rule in codes and finding.status is FindingStatus.REPORT
@@ -53,7 +53,10 @@ class CheckReport:
 
     @property
     def unchanged(self) -> tuple[Finding, ...]:
-        """Return the findings of loaders whose rewrite would improve nothing. Such findings never count as work."""
+        """Return the findings of loaders that ``apply`` does not rewrite, because the rewrite has no gain.
+
+        Such findings never count as work.
+        """
         return self._with_status({FindingStatus.UNCHANGED})
 
     @property
@@ -62,7 +65,10 @@ class CheckReport:
         return ExitCode.WORK_REMAINS if self.work or self.plan.skipped else ExitCode.OK
 
     def is_suppressed_by_settings(self, finding: Finding) -> bool:
-        """Return whether the setting ``per-file-ignores`` suppresses a finding. Comments in the code do not count."""
+        """Return whether the setting ``per-file-ignores`` suppresses a finding.
+
+        Comments such as ``# chirp: ignore[CODE]`` do not change the result.
+        """
         return finding.rule in self.settings.ignored_in(finding.path)
 
     def _with_status(self, statuses: Collection[FindingStatus]) -> tuple[Finding, ...]:

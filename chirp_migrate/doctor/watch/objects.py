@@ -103,9 +103,10 @@ def generator_states(dataset: Any) -> dict[str, str]:
 def container_lengths(dataset: Any) -> dict[str, int]:
     """Return a dictionary: attribute path of a container, or of a method with ``lru_cache`` → number of its entries.
 
-    In lists of up to 20,000 entries, entries with the value None do not count. The result omits queues of limited
-    length, because they cannot grow. The result also omits containers of open files, archives or connections, because
-    each process must open its own files.
+    In lists of up to 20,000 entries, entries with the value None do not count, so that a list that the dataset fills
+    step by step counts as growing. The result omits queues of limited length, because they cannot grow. The result also
+    omits containers of open files, archives or connections. Such a container grows in every process for a good reason,
+    because each process must open its own files.
     """
     found: dict[str, int] = {}
     for path, value in attributes_with_paths(dataset):
@@ -124,7 +125,10 @@ def container_lengths(dataset: Any) -> dict[str, int]:
 
 
 def _holds_handles(container: Any) -> bool:
-    """Return whether the first entry of a container is a memory map, or has ``close`` like a file (but is no image)."""
+    """Return whether the first entry of a container is a memory map, or has a method ``close`` as files have.
+
+    Images do not count, although they have ``close``.
+    """
     first = next(iter(container.values() if isinstance(container, dict) else container), None)
     return isinstance(first, np.memmap) or (hasattr(type(first), "close") and not hasattr(type(first), "tobytes"))
 
@@ -187,7 +191,9 @@ def opened_files(dataset: Any) -> dict[str, int]:
 
 
 def read_plain_attributes(dataset: Any) -> dict[str, str]:
-    """Return a dictionary: path of an attribute that the dataset's code reads and whose value is plain → value as text.
+    """Return a dictionary: attribute path → value as text, for attributes that the dataset's code reads.
+
+    Only attributes with plain values are in the dictionary.
 
     Plain values are numbers, bools and short strings, and small lists, arrays and tensors of such values. The text of a
     list, array or tensor consists of its length and a hash. An attribute counts as read if the code of the dataset, or

@@ -108,7 +108,7 @@ class _TracingPickler(pickle._Pickler):
         self.begun: list[Any] = []
 
     def save(self, obj: Any, save_persistent_id: bool = True) -> None:
-        """Pickle an object. The object is in the list ``begun`` until it is finished."""
+        """Pickle an object. The object is in the list ``begun`` until its pickle is finished."""
         self.begun.append(obj)
         super().save(obj, save_persistent_id)  # type: ignore[misc]
         self.begun.pop()
@@ -119,7 +119,9 @@ class _TracingPickler(pickle._Pickler):
 
 
 def _path_step(above: list[Any], child: Any) -> str:
-    """Return the part of the attribute path from the last object of ``above`` to ``child``, such as ``.name``.
+    """Return the last part of the attribute path of the object ``child``, such as ``.name``.
+
+    The list ``above`` contains the objects around ``child``, outermost first.
 
     If ``pickle`` created the object ``child``, this object is not part of the user's data, and the result is an empty
     string.

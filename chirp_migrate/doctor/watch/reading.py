@@ -121,7 +121,7 @@ class _Fetcher:
         return batch
 
     def _busy_threads(self) -> int:
-        """Return the number of threads of C libraries that have used CPU time since the first batch."""
+        """Return the number of threads of C libraries that used at least 0.03 s of CPU time since the first batch."""
         times = _native_thread_times()
         if self._thread_times is None:
             self._thread_times = times
@@ -134,7 +134,8 @@ class _Fetcher:
 class _MemoryMeter:
     """Measures the memory that this process does not share with other processes.
 
-    After each measurement, the class pauses, so that measurements do not take much time in total.
+    After each measurement, the class skips measurements for 25 times the CPU time of this measurement. So measurements
+    do not take much time in total.
     """
 
     def __init__(self) -> None:

@@ -84,7 +84,10 @@ class FunctionResultRecorder:
         return self._calls_of_batch
 
     def is_quick(self, code: CodeType) -> bool:
-        """Return whether a function is so fast that its calls are no longer recorded."""
+        """Return whether calls of a function are no longer recorded, because the function is fast.
+
+        A function is fast if it has at least 64 calls, which take less than 0.1 ms on average.
+        """
         all_of_it = self._calls.get(code)
         return all_of_it is not None and all_of_it.calls >= _QUICK_CALLS and all_of_it.mean_s < _QUICK_S
 
@@ -138,7 +141,7 @@ if sys.version_info >= (3, 12):
     def _monitor_calls(codes: dict[CodeType, str]) -> None:
         """Make the interpreter report all calls of these functions.
 
-        If another tool uses the same tool id, do nothing.
+        If another tool uses the same tool id of ``sys.monitoring``, do nothing.
         """
         if monitoring.get_tool(_TOOL_ID) is None:
             monitoring.use_tool_id(_TOOL_ID, __name__)

@@ -98,8 +98,9 @@ def record_training(
         training_call: function without parameters that runs the training.
         tree: absolute path of the folder with the user's code.
         recordings_folder: folder for the files in which worker processes write their recordings.
-        time_limit_s: time limit for the call in seconds. An iteration over a loader usually ends early when it has
-            taken a fifth of this time.
+        time_limit_s: time limit for the call in seconds. An iteration over a loader ends early when it has taken a
+            fifth of this time and at least 8 batches. The limit is two fifths if the loader has forked workers and a
+            dataset with large containers, because the memory of such workers rises slowly.
         recording: the recording that this function fills with its results.
 
     Returns:
@@ -157,7 +158,7 @@ class _TrainingWatch(Interception):
             yield
 
     def end_workers(self) -> list[Any]:
-        """End the persistent workers of all loaders of the training, and return these loaders."""
+        """End the persistent workers of the training, and return all loaders of the training."""
         loaders, self._loaders = self._loaders, []
         for loader in loaders:
             shut_down_workers(loader)
@@ -242,7 +243,10 @@ class _TrainingWatch(Interception):
         return LoaderIteratorWrapper(self, loader, iterator, around)
 
     def _make_recorder(self, one: LoaderPass, drawn: list[list[Any]]) -> Callable[[Any], None]:
-        """Return a function that records a batch, for a loader that reads batches without PyTorch's fetcher objects."""
+        """Return a function that records a batch, for a loader that does not use PyTorch's fetcher objects.
+
+        An example is a loader class whose own ``__iter__`` reads the samples.
+        """
         run, every = FetcherPassRecord(IN_TRAINING_PROCESS, one.number, 0), self._hash_every
         self._recording.runs.append(run)
 
@@ -339,7 +343,7 @@ class _TrainingWatch(Interception):
         return self._places.line_of_caller()
 
     def _count_training_passes(self, place: CodeLine) -> int:
-        """Return the number of training epochs with loaders that the line ``place`` built."""
+        """Return the number of training epochs until now with loaders that the line ``place`` built."""
         loaders = self._recording.loaders
         return sum(one.trains and loaders[one.loader].place == place for one in self._recording.passes)
 
