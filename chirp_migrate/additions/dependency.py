@@ -101,7 +101,7 @@ def dependency_plan(root: Path, version: str, line_length: int | None = None) ->
 
     If a requirements file also names all packages of the extended list, a second edit adds the runtime to the
     requirements file, too. If no list contains torch and the project is not a package, the edit extends the
-    requirements file. A list that already contains the runtime does not change.
+    requirements file of the project, if the project has one. A list that already contains the runtime does not change.
 
     Args:
         root: folder of the project.

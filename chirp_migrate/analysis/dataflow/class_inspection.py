@@ -23,7 +23,7 @@ _EQUAL_ATTRIBUTES = frozenset({"__name__", "__module__", "__doc__"})
 
 @cached_until_text_changes
 def find_class_used_as_value(project: Project) -> str | None:
-    """Return the first place (``path:line``) that uses the class of an object, ``type(x)``, as a value, such as a key.
+    """Return the first place (``path:line``) that uses the class of an object as a value, as in ``counts[type(x)]``.
 
     The result is None if there is no such place.
 

@@ -290,8 +290,8 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
 
     The result is True if a string or a configuration file contains ``module.name``, or if ``getattr`` is called with
     the name. For the name of a class, the result is also True if a string or a value in a configuration file ends with
-    the name. An annotation in quotes, such as ``"Net"``, does not count in another file that binds the name. This
-    exception does not apply if code of the project may evaluate annotations.
+    the name. An annotation in quotes, such as ``"Net"``, does not count if the annotation is in another file, and this
+    file imports or defines the name. This exception does not apply if code of the project may evaluate annotations.
     """
     owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
     paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""
@@ -503,7 +503,7 @@ _REPLACES_MODULES = (
 
 
 def import_always_binds_same_object(module: Module, project: Project, qualified: str) -> bool:
-    """Return whether an import of ``qualified`` in ``module`` binds the same object at any time of the run."""
+    """Return whether an import of ``qualified`` in ``module`` binds the same object whenever the import runs."""
     qualified = module.absolute(qualified)
     owner, _, last = qualified.rpartition(".")
     is_set = owner and (

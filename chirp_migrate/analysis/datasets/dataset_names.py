@@ -137,7 +137,7 @@ def _calls_with_dataset(module: Module) -> dict[str, list[cst.Call]]:
 def make_cached_dataset_predicate(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
     """Return a function that tests whether a name in ``module`` is a dataset, and caches the result for each name.
 
-    For the function, an attribute is no dataset if reading the attribute may run code, as for a property.
+    The returned function returns False for an attribute if a read of the attribute may run code, as for a property.
     """
     known: dict[tuple[cst.CSTNode, str], bool] = {}
 
