@@ -2,9 +2,10 @@
 
 The module adds an entry for ``chirpid-patch`` to the first list of dependencies that contains torch. The module
 searches the lists in this order: the main dependencies of the package, the extras of the package, a requirements file.
-If a requirements file also names all packages of this list, the requirements file also gets the entry. If no list
-contains torch, and the project is not a package, the requirements file gets the entry. If only the examples of a
-package import the runtime, no list changes. The edits keep the comments, order, quotes and newlines of a file.
+If a requirements file names all packages of the extended list, this file gets the entry, too. If no list contains
+torch, and the project is not a package, the entry goes into the requirements file of the project, if the project has
+one. If only the examples of a package import the runtime, no list changes. The edits keep the comments, order, quotes
+and newlines of a file.
 """
 
 from __future__ import annotations
@@ -44,9 +45,9 @@ _IMPORT = re.compile(rb"\b(?:from|import)\s+chirpid_patch\b")
 
 
 def runtime_requirement(version: str) -> str:
-    """Return the requirement for the runtime that code needs after a migration by ``version`` of chirp-migrate.
+    """Return the requirement for the runtime that matches ``version``, which is the version of chirp-migrate.
 
-    The requirement for ``0.1.0`` is ``chirpid-patch>=0.1,<0.2``. The requirement for ``1.2.3`` is
+    For ``0.1.0``, the requirement is ``chirpid-patch>=0.1,<0.2``. For ``1.2.3``, the requirement is
     ``chirpid-patch>=1.2,<2``.
     """
     major, minor = map(int, version.split(".")[:2])
@@ -61,7 +62,8 @@ def imports_runtime(content: bytes) -> bool:
 def any_file_needs_runtime(files: Iterable[FilePlan]) -> bool:
     """Return whether the new text of one of the ``files`` imports the runtime.
 
-    The files of a copy of the runtime in the project do not count.
+    The files of a copy of the runtime do not count, although these files import each other. Files with lists of
+    dependencies do not count either.
     """
     return any(imports_runtime(file.after) for file in files if file.note not in ("dependency", "vendor"))
 
@@ -99,7 +101,7 @@ def dependency_plan(root: Path, version: str, line_length: int | None = None) ->
 
     If a requirements file also names all packages of the extended list, a second edit adds the runtime to the
     requirements file, too. If no list contains torch and the project is not a package, the edit extends the
-    requirements file. A list that already contains the runtime does not change.
+    requirements file of the project, if the project has one. A list that already contains the runtime does not change.
 
     Args:
         root: folder of the project.
@@ -180,10 +182,11 @@ def _edit_list(root: Path, one: _TorchList, wanted: str) -> list[FilePlan]:
 
 
 def _lists_with_torch(root: Path, line_length: int | None) -> tuple[list[_TorchList], list[str]]:
-    """Return the lists of dependencies that contain torch: lists to edit, and files that only the user can edit.
+    """Return the lists with torch that this module can extend, and the paths of all other files with such a list.
 
-    The first result contains the lists that this module can edit, in the order of :func:`dependency_plan`. The second
-    result contains the paths of all other files with such a list, except files that already require the runtime.
+    The lists are in the order of :func:`dependency_plan`. The paths do not contain files that already require the
+    runtime. If no file lists torch, and the project is not a package, the only list is the requirements file of the
+    project.
     """
     found: list[_TorchList] = []
     others: list[str] = []
@@ -305,7 +308,7 @@ def remove_from_requirements(text: str) -> str:
 def remove_from_pyproject(text: str) -> str:
     """Return a ``pyproject.toml`` without the dependencies that ``apply`` added.
 
-    If the removal would change other settings, the text is unchanged.
+    The text is unchanged if the removal would also change any other setting in the file.
     """
     expected: Any = _parse_toml(text)
     lists = [
@@ -334,7 +337,7 @@ def remove_from_setup_script(text: str) -> str:
 
 
 def _remove_added(entries: Any) -> None:
-    """Remove from a list the entries that ``apply`` added."""
+    """Remove from a list the entries in the form that ``apply`` adds, such as ``chirpid-patch>=0.1,<0.2``."""
     for place in reversed(range(len(entries))):
         if isinstance(entries[place], str) and _ADDED.fullmatch(entries[place]):
             del entries[place]
@@ -383,7 +386,8 @@ def add_to_project_dependencies(text: str, requirement: str) -> str:
     The text is unchanged if the dependencies already contain the runtime.
 
     Raises:
-        ValueError: the text is not TOML, the list does not exist, or the list cannot be extended reliably.
+        ValueError: the text is not TOML, the list does not exist, or the edit would also change other parts of the
+            text.
     """
     listed = _project_dependencies(text)
     if listed is None:
@@ -392,10 +396,10 @@ def add_to_project_dependencies(text: str, requirement: str) -> str:
 
 
 def _add_entry(text: str, wanted: str, table: Sequence[str], *names: str) -> str:
-    """Return a ``pyproject.toml`` in which the lists called ``names`` in a table have the new last entry ``wanted``.
+    """Return a ``pyproject.toml`` with the new last entry ``wanted`` in each of the lists ``names`` of ``table``.
 
     Raises:
-        ValueError: the text is not TOML, or the lists cannot be extended reliably.
+        ValueError: the text is not TOML, or the edit would also change other parts of the text.
     """
     if not names:
         return text
@@ -436,7 +440,7 @@ def add_to_torch_extras(text: str, requirement: str) -> str:
     Extras that already contain the runtime do not change.
 
     Raises:
-        ValueError: the text is not TOML, or the lists cannot be extended reliably.
+        ValueError: the text is not TOML, or the edit would also change other parts of the text.
     """
     return _add_entry(text, requirement, ("project", "optional-dependencies"), *_extras_with_torch(text))
 
@@ -447,7 +451,8 @@ def add_to_install_requires(text: str, requirement: str) -> str:
     The text is unchanged if the list already contains the runtime.
 
     Raises:
-        ValueError: the text is not an INI file, the list does not exist, or the text refers to a list in another file.
+        ValueError: the text is not an INI file, the list does not exist, or the list is in another file, as in
+            ``install_requires = file: requirements.txt``.
     """
     before = _install_requires(text)
     if before is None:
@@ -492,7 +497,7 @@ def add_to_setup_script(text: str, requirement: str, line_length: int | None = N
     """
 
     def lacking(text: str) -> bool:
-        """Return whether one of the lists to extend contains torch but not the runtime."""
+        """Return whether ``install_requires``, or an extra if extras may change, has torch but not the runtime."""
         return any(map(_needs_runtime, _script_lists(text)[: 1 if is_main else None]))
 
     is_main = _concerns(_script_lists(text)[0])
@@ -548,7 +553,10 @@ def _extra_dependencies(text: str) -> list[Any]:
 
 
 def _read_dependencies(file: Path, read: Callable[[str], list[Any] | None]) -> list[Any] | None:
-    """Return the dependencies that a file lists; None for a missing or unreadable file, or a file without a list."""
+    """Return the dependencies that ``read`` finds in the text of a file.
+
+    The result is None for a missing or unreadable file, or a file without a list.
+    """
     try:
         return read(read_file(file).decode("utf-8"))
     except (OSError, ValueError):

@@ -38,7 +38,7 @@ _CONDA_SPEC = re.compile(r"(?:[\w./-]+::)?([A-Za-z][\w.-]*)\s*(.*)")
 
 @dataclass(frozen=True)
 class PinnedRequirement:
-    """A requirement in a file of a project, such as ``torch<2``, with the versions that may be installed.
+    """A requirement in a file of a project, such as ``torch<2``.
 
     Attributes:
         name: name of the required package, which is ``torch``, ``numpy`` or ``python``.
@@ -46,7 +46,7 @@ class PinnedRequirement:
         path: the file, relative to the folder that was searched.
         bounds: the bounds for the version of the package, such as ``<2``.
         is_conditional: whether a marker, such as ``python_version < "3.12"``, limits the requirement to some of the
-            supported versions of Python.
+            versions of Python that the runtime supports.
     """
 
     name: str
@@ -57,12 +57,15 @@ class PinnedRequirement:
 
     @property
     def contradicts(self) -> bool:
-        """Return whether the bounds exclude all versions that the runtime supports, with every version of Python."""
+        """Return whether the bounds exclude all versions of the package that the runtime supports.
+
+        The result is False for a requirement that applies only to some versions of Python.
+        """
         return not self.is_conditional and any(_excludes(bound, NEEDED[self.name]) for bound in self.bounds)
 
 
 def version_conflicts(migrated_folder: Path, project: Path) -> list[str]:
-    """Return a message for each requirement, such as ``torch<2``, that excludes all versions that the runtime supports.
+    """Return a message for each requirement, such as ``torch<2``, with which the runtime cannot be installed.
 
     Args:
         migrated_folder: the folder whose files import the runtime after the migration.

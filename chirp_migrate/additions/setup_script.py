@@ -1,9 +1,9 @@
 """Read the lists of dependencies that ``setup.py`` passes to ``setup(…)``, and add entries to these lists.
 
-The script is parsed, and never executed. The module finds a list that is a literal in the call of ``setup``, or the
-only value of a variable. The module extends the list of a variable only if the script does not use the variable
-elsewhere. If the variable is a dictionary of extras, the script may also read all its lists and add keys, as in
-``extras["all"] = sum(extras.values(), [])``.
+The script is parsed, and never executed. The module finds a list if the list is a literal in the call of ``setup``. The
+module also finds a list if the call passes a variable, and the list is the only value of the variable. The module
+extends the list of a variable only if the script does not use the variable elsewhere. If the variable is a dictionary
+of extras, the script may also read all its lists and add keys, as in ``extras["all"] = sum(extras.values(), [])``.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def append_dependency_entry(
         line_length: the longest permitted line, in columns.
 
     Raises:
-        ValueError: the script is not valid Python, no list for the entry is a plain literal, or a list cannot be
-            extended reliably.
+        ValueError: the script is not valid Python or does not call ``setup`` exactly once; no list that ``is_wanted``
+            accepts is a plain literal; or the edit would not add exactly the new entries.
     """
     lists = _lists(text)
     chosen = [number for number, one in enumerate(lists) if one.is_main == is_main and is_wanted(one.entries)]
@@ -113,7 +113,8 @@ def append_dependency_entry(
 def remove_dependency_entry(text: str, is_added: Callable[[str], bool]) -> str:
     """Return a ``setup.py`` without the entries that :func:`append_dependency_entry` added at the end of lists.
 
-    If the entries cannot be removed reliably, the text is unchanged.
+    The text is unchanged if the edit would not remove exactly these entries. An entry that is the only entry of a list
+    stays.
 
     Args:
         text: the script.
@@ -232,7 +233,7 @@ def _literal(text: str, node: ast.List | ast.Tuple, is_main: bool) -> Iterator[_
     starts = [0, *(match.end() for match in re.finditer("\n", text))]
 
     def position(line: int, column: int) -> int:
-        """Return the position in the text for a line (from 1) and a column (in bytes, from 0)."""
+        """Return the index of a character in the text, for a line (from 1) and a column (in bytes, from 0)."""
         start = starts[line - 1] + (line == 1 and text.startswith("\ufeff"))
         return start + len(text[start:].split("\n", 1)[0].encode()[:column].decode())
 
@@ -246,7 +247,7 @@ def _literal(text: str, node: ast.List | ast.Tuple, is_main: bool) -> Iterator[_
 
 
 def _extend(text: str, chosen: Sequence[int], entry: str, line_length: int) -> str:
-    """Return the script with ``entry`` at the end of each list whose index in ``_lists(text)`` is in ``chosen``."""
+    """Return the script with ``entry`` at the end of some lists, whose indices in ``_lists(text)`` are ``chosen``."""
     for number in chosen:
         text = _extended(text, _lists(text)[number], entry, line_length)
     return text

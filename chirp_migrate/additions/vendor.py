@@ -18,10 +18,10 @@ PACKAGE = "chirpid_patch"
 
 
 def vendor_files(root: Path) -> list[FilePlan]:
-    """Return the files of the runtime that ``root/chirpid_patch`` lacks or has with other bytes.
+    """Return the files of the installed runtime that are missing in ``root/chirpid_patch``, or that differ there.
 
-    The new bytes of the files are the bytes of the installed runtime. So the result also updates an older copy. The
-    function imports no module of the runtime, and writes no files.
+    If ``root/chirpid_patch`` is an older copy, the result updates the copy. The function imports no module of the
+    runtime, and writes no files.
 
     Raises:
         WriteRefused: the folder ``root/chirpid_patch`` exists, and is not a copy of the runtime.

@@ -31,9 +31,9 @@ SCAFFOLD_PATHS = frozenset(_TEMPLATES)
 def scaffold_files(root: Path) -> list[tuple[str, str]]:
     """Return (path, text) for each file to add to the project at `root`; POSIX paths are relative to `root`.
 
-    A file that already exists is omitted, so that no file is overwritten. A file is also omitted if the path of its
-    folder is a file, or a link that leads outside `root`. The result is empty if `root` has no folder `utils/`. The
-    function writes no files.
+    A file that already exists is omitted, so that no file is overwritten. A file is also omitted if `root` has a file
+    in place of the folder of the added file, or if this folder is a link to a place outside `root`. The result is empty
+    if `root` has no folder `utils/`. The function writes no files.
     """
     if not (root / "utils").is_dir():
         return []
@@ -41,16 +41,16 @@ def scaffold_files(root: Path) -> list[tuple[str, str]]:
 
 
 def has_training_modules(root: Path) -> bool:
-    """Return whether `root` has a folder `utils/` with training modules, which the added files need."""
+    """Return whether the folder `utils/` in `root` has a training module, such as `training_engine.py`."""
     return any((root / "utils" / name).is_file() for name in _TRAINING_MODULES)
 
 
 def is_scaffold_file(path: str, content: bytes) -> bool:
     """Return whether `apply` added the file at `path` of a project, even if the user has edited the file since.
 
-    The function checks whether the path and the first line are those of a template. For a notebook, the function
-    compares the path and the title. The rules must skip added files, because the added tests contain original code for
-    comparison.
+    The path and the first line must be those of a file that `apply` adds. For a notebook, the function compares the
+    title instead of the first line. The rules must not rewrite added files, because the added tests compare the
+    rewritten form of loading code with the original form.
     """
     if path not in _TEMPLATES:
         return False

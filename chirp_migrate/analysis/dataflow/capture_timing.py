@@ -27,10 +27,10 @@ def why_captured_values_change(
 ) -> str | None:
     """Return why a rewrite must not store the values of captured names in the object that ``node`` creates.
 
-    The object reads the current value of a captured name whenever code uses the object. So a value that the rewrite
-    stores when the object is created may be out of date. The result is ``None`` if the stored values are correct: each
-    captured name has a value when the program reaches ``node``, and is not assigned again before the last use of the
-    object.
+    Without the rewrite, the object reads the current value of a captured name each time that code uses the object. So a
+    value that the rewrite stores when the object is created may be out of date. The result is ``None`` if the stored
+    values are correct: each captured name has a value when the program reaches ``node``, and is not assigned again
+    before the last use of the object.
 
     Args:
         module: the module.
@@ -107,7 +107,7 @@ def _is_loop(node: cst.CSTNode) -> bool:
 
 
 def _direct_definition(module: Module, node: cst.CSTNode, function: cst.CSTNode) -> cst.CSTNode:
-    """Return the definition or lambda directly inside ``function`` that contains ``node``.
+    """Return the outermost definition or lambda around ``node`` that is inside ``function``.
 
     If no definition is between ``function`` and ``node``, the result is ``node`` itself.
     """
@@ -137,7 +137,7 @@ def _runs_after(module: Module, place: cst.CSTNode, binding: Binding) -> bool:
 
 
 def _may_follow(module: Module, place: cst.CSTNode, later: cst.CSTNode) -> bool:
-    """Return whether the code ``later`` can run after the code ``place`` in one call of the function.
+    """Return whether ``later`` can run after ``place`` in the same call of the function that contains both parts.
 
     If ``place`` is inside a loop or ``try``, the result is True. Otherwise, the result is False in two cases:
 
@@ -176,7 +176,7 @@ def is_always_assigned_before(module: Module, node: cst.CSTNode, variable: Varia
 
 
 class _DefiniteBindings:
-    """Find code that always binds a variable when the code runs to its end.
+    """Check whether a part of the code always binds a variable if the part runs to its end.
 
     Args:
         module: the module.

@@ -23,7 +23,7 @@ _EQUAL_ATTRIBUTES = frozenset({"__name__", "__module__", "__doc__"})
 
 @cached_until_text_changes
 def find_class_used_as_value(project: Project) -> str | None:
-    """Return the first place (``path:line``) that uses the class of an object, ``type(x)``, as a value, such as a key.
+    """Return the first place (``path:line``) that uses the class of an object as a value, as in ``counts[type(x)]``.
 
     The result is None if there is no such place.
 
@@ -41,8 +41,8 @@ def find_class_used_as_value(project: Project) -> str | None:
 def find_class_mutation(project: Project) -> str | None:
     """Return a place (``path:line``) that may set an attribute on the class of an object, as in ``type(x).count = 0``.
 
-    Code that may read ``__qualname__`` of the class of an object counts, too. The result is None if there is no such
-    place.
+    Code that may read ``__qualname__`` of the class of an object counts, too, because a rewrite that moves the class
+    changes this name. The result is None if there is no such place.
     """
     lines = {}
     for path, text in project.matching(_CLASS_OF, *_CLASS_WORDS):
@@ -79,7 +79,10 @@ def _class_values(text: str) -> tuple[tuple[int, bool], ...]:
 
 
 def _names_class_of_any(node: ast.AST, outline: Outline) -> bool:
-    """Return whether code passes ``type`` or "__class__" to a function, or reads ``__func__`` of a method."""
+    """Return whether code may use the class of an object without a name for the object, as in ``map(type, objects)``.
+
+    A string "__class__" and an attribute ``__func__`` count, too.
+    """
     match node:
         case ast.Constant(value="__class__") | ast.Attribute(attr="__func__"):
             return True

@@ -73,12 +73,10 @@ def variable_mentions(module: Module, name: str, scope: Scope) -> list[cst.Name]
 
 
 def nodes_of_original_tree(module: Module, nodes: Sequence[cst.CSTNode]) -> list[cst.CSTNode]:
-    """Return the given nodes, with child nodes in place of each node that is not in the module's syntax tree.
+    """Return each given node, or its children if the node itself is not in the module's syntax tree.
 
-    The function ``block_statements`` creates such nodes for blocks on the line of their header, as in
-    ``if x: return y``.
-
-    All returned nodes belong to the module's syntax tree.
+    The function ``block_statements`` creates nodes outside of the tree for blocks on the line of their header, as in
+    ``if x: return y``. All returned nodes belong to the tree.
     """
     return [part for one in nodes for part in ((one,) if one in module.parents else code_children(one))]
 

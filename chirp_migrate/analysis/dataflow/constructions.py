@@ -10,7 +10,7 @@ from chirp_migrate.syntax.queries import contains_node, find_names
 
 
 def constructor_calls(module: Module, node: cst.ClassDef | cst.Assign, class_name: str) -> list[cst.Call] | None:
-    """Return the calls of the class that ``node`` creates under the name ``class_name``.
+    """Return the constructor calls of the class ``class_name``, which the statement ``node`` defines.
 
     The result is ``None`` if code outside the class does anything with the class except calling it, passes ``*`` or
     ``**`` in a call, or may call the class before the definition runs. The result is also ``None`` if no code calls the

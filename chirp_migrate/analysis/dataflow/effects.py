@@ -52,8 +52,9 @@ def first_side_effect(
     Args:
         module: the module that contains the expression.
         node: the expression.
-        allow_libraries: whether calls into packages such as ``torch`` and ``numpy`` are permitted. These calls cannot
-            rebind the user's names, but may use a random generator.
+        allow_libraries: whether calls into packages such as ``torch`` and ``numpy`` count as calls without side
+            effects. These calls cannot rebind the user's names. But they may change the state of a random generator, so
+            True requires that such a change is harmless.
         is_container: function that returns whether an expression provably is a container of Python, such as a list.
             Look-ups in such containers are permitted. By default, no expression counts as a container.
     """

@@ -1,9 +1,9 @@
 """Find code that may behave differently after a rewrite, because the rewrite replaces a function by another object.
 
 The search follows the function through variables, attributes, containers, arguments of functions of the project, and
-results. Attributes are identified by name only. Code may also pass the function to a function of another package, as in
-``library.run(callback=function)``. The search then assumes that ``run`` only calls ``function``, or stores ``function``
-in an attribute ``callback``.
+results. Attributes with the same name count as one attribute, also if they belong to different objects. Code may also
+pass the function to a function of another package, as in ``library.run(callback=function)``. The search then assumes
+that ``run`` only calls ``function``, or stores ``function`` in an attribute ``callback``.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ class _CalledFunction:
         positional: the parameters that receive positional arguments, in order, without ``self``.
         named: the parameters that receive keyword arguments, by name.
         rest: the parameters ``*args`` and ``**kwargs``, if the function has them.
-        is_cached: whether a call may use an argument as a key, as a function with ``lru_cache`` does.
+        is_cached: whether a call may read the hash or identity of an argument. A function with ``lru_cache`` reads the
+            hash, because its cache has the arguments as keys.
         dispatches: whether a call reads the class of an argument, as a function with ``singledispatch`` does.
         is_method: whether the function is a method with a parameter such as ``self``.
     """
@@ -207,7 +208,7 @@ class _FileNames:
         return "", name
 
     def variable(self, scope: ast.AST, name: str) -> _Holder:
-        """Return the key of a local variable: the file, its function's line and column, and the variable's name."""
+        """Return the key of a variable: the file, the line and column of the function ``scope``, and the name."""
         return self.path, str(getattr(scope, "lineno", 0)), str(getattr(scope, "col_offset", 0)), name
 
     def owner(self, node: ast.AST) -> ast.ClassDef | None:
@@ -460,15 +461,15 @@ class _FunctionSearch:
                 self._add_setter_parameters("__setitem__")
 
     def _add_setter_parameters(self, *methods: str) -> None:
-        """Follow the function into the parameter for the value of methods of the project such as ``__setattr__``.
+        """Follow the function into the parameter ``value`` of ``methods``, such as ``__setattr__(self, name, value)``.
 
-        Python calls such a method for an assignment such as ``x.a = function``.
+        If the project defines such a method, Python calls the method for an assignment such as ``x.a = function``.
         """
         for one in (found for method in methods for found in self._definitions(method)):
             self._add_holders(*one.positional[1:2])
 
     def _add_container_holder(self, file: _FileNames, container: ast.AST) -> None:
-        """Follow the function into the variable or attribute ``container``, to whose value code adds the function."""
+        """Follow the function into a variable or attribute ``container``, as in ``container.append(function)``."""
         while isinstance(container, ast.Subscript):
             container = container.value
         match container:
@@ -634,7 +635,7 @@ class _FunctionSearch:
                         yield from (_definition(other, part) for part in inner if isinstance(part, ast.FunctionDef))
 
     def _are_known_classes(self, file: _FileNames, asked: ast.AST) -> bool:
-        """Return whether an expression, such as the second argument of ``isinstance``, only names known classes.
+        """Return whether an expression, such as the second argument of ``isinstance``, contains only known classes.
 
         A class is known if no code of the project assigns another value to its name.
         """
@@ -651,7 +652,10 @@ class _FunctionSearch:
         return False
 
     def _may_be_class(self, file: _FileNames, owner: ast.AST, depth: int = 0) -> bool:
-        """Return whether an expression may be a class."""
+        """Return whether an expression may be a class.
+
+        The search follows the values of at most 4 variables. ``depth`` is the number of variables followed so far.
+        """
         if file.is_self(owner):
             return False
         match owner:
@@ -785,10 +789,12 @@ def _definition(file: _FileNames, function: _Function) -> _CalledFunction:
 
 
 def _cached_variables(file: _FileNames, name: str) -> Iterable[_CalledFunction]:
-    """Return how calls of a variable use their arguments; an empty list if the file assigns no value to ``name``.
+    """Return how calls of the variable ``name`` use their arguments.
 
-    If the value is a function with a cache, as in ``load = lru_cache(read)``, or a function such as ``id``, a call uses
-    its argument as a key. If the value is ``type``, a call reads the class of its argument.
+    The result has one item, or no item if the file assigns no value to ``name``.
+
+    The field ``is_cached`` is True if the value is a function with a cache, as in ``load = lru_cache(read)``, or a
+    function such as ``id``. The field ``dispatches`` is True if the value is ``type``.
     """
     assigned = (one for one in file.scopes if isinstance(one, ast.Assign)) if name in file.stored else ()
     for node in assigned:

@@ -1,4 +1,4 @@
-"""Find places where a project reads properties of a function, such as its name, that another object would not have."""
+"""Find code that reads properties of a function, such as its name, which differ if an object replaces the function."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ def find_read_of_function_attribute(project: Project, attributes: frozenset[str]
 
     Args:
         project: the project whose files are searched.
-        attributes: ``CODE`` (such as ``__name__``) or ``DETAILS`` (such as ``__doc__``). Code that reads these
-            attributes from a class does not count.
+        attributes: ``CODE`` or ``DETAILS``. ``CODE`` has attributes that distinguish one function from another, such as
+            ``__name__``. ``DETAILS`` has attributes that an object in place of the function would lack, such as
+            ``__doc__``. Code that reads these attributes from a class does not count. For ``CODE``, a check such as
+            ``inspect.isfunction`` counts, too.
     """
     words = (*sorted(attributes), *((*_TELLING, "MethodType") if attributes == CODE else ()))
     for path, text in project.matching(re.compile("|".join(words)), *words):
@@ -65,8 +67,8 @@ def _reads(tree: ast.AST, attributes: Collection[str]) -> Iterator[int]:
 def _is_class(node: ast.expr, classes: Collection[str]) -> bool:
     """Return whether an expression may be a class.
 
-    An expression may be a class if it is a call such as ``type(…)``, the name of one of ``classes``, or a name that is
-    typical of classes, such as ``Birds`` or ``cls``.
+    An expression may be a class if it is any call, such as ``type(…)``, the name of one of ``classes``, or a name that
+    is typical of classes, such as ``Birds`` or ``cls``.
     """
     match node:
         case ast.Name(id=name) | ast.Attribute(attr=name):

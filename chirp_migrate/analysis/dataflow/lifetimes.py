@@ -114,7 +114,10 @@ def may_be_deep_copied(module: Module, project: Project, creation: cst.CSTNode) 
 
 @lru_cache(maxsize=1024)
 def _copies_deeply(text: str) -> bool:
-    """Return whether code may make deep copies of objects. Copies of a model's state do not count."""
+    """Return whether code may make deep copies of objects.
+
+    A copy of a model's state does not count, as in ``deepcopy(model.state_dict())``.
+    """
     try:
         tree = syntax_tree(text)
     except UnparsableModule:
@@ -149,11 +152,12 @@ class _UseAnalysis:
         project: the project that contains the module.
         may_return: whether the function around the object may return the object. False means that a ``return`` of the
             object ends the analysis with :class:`UntraceableLifetime`.
-        in_order: whether each use must be in a later statement than the creation of the object. False permits uses in
-            any order, as for the parameters of a called function.
+        in_order: whether each use must be in a later statement than the creation of the object. False permits uses
+            anywhere in the function. For example, a parameter has its value from the start of the function.
         of_function: whether the object is a function. A function has no attributes such as ``sampler``. So code that
             reads such an attribute reads it from a loader that contains the function, and the analysis can continue.
-        depth: number of function calls that the analysis has followed into called functions so far.
+        depth: number of nested calls that the analysis has followed. If ``f`` passes the object to ``g``, the depth is
+            0 in ``f`` and 1 in ``g``.
     """
 
     def __init__(
@@ -171,14 +175,14 @@ class _UseAnalysis:
         self._traced: set[tuple[str, cst.CSTNode]] = set()
 
     def last_use_of_made(self, made: cst.CSTNode) -> int:
-        """Return the offset at which the last use of the object that ``made`` creates ends."""
+        """Return the offset after the last use of an object, which the code ``made`` creates."""
         self._of_function = isinstance(made, cst.FunctionDef | cst.Lambda)
         if isinstance(made, cst.FunctionDef | cst.ClassDef):
             return self.last_use_of_variable(made.name, made)
         return self.last_use_of_value(made)
 
     def last_use_of_value(self, node: cst.CSTNode) -> int:
-        """Return the offset at which the last use of an expression's value ends."""
+        """Return the offset after the last use of an expression's value."""
         module, parent = self._module, self._module.parents[node]
         match next_use_of_value(module, node):
             case ConditionalOperand(whole):
@@ -207,7 +211,7 @@ class _UseAnalysis:
         raise UntraceableLifetime(self._shorten_code(node))
 
     def last_use_of_variable(self, name: cst.Name, made: cst.CSTNode) -> int:
-        """Return the offset at which the last use of a variable's value ends; ``made`` assigns or defines the value.
+        """Return the offset after the last use of the value that the code ``made`` gives to a variable.
 
         With ``in_order`` (see the class), each use must be in a later statement of the same block. Then the program
         always creates the value before the use.
@@ -288,7 +292,10 @@ class _UseAnalysis:
         return True
 
     def _is_evaluated_in(self, read: cst.Name, scope: Scope) -> bool:
-        """Return whether a read runs together with the code of the function, and not later, as in an inner function."""
+        """Return whether a read runs during the call of the function ``scope``.
+
+        A read in an inner function or a generator expression may run after the call.
+        """
         found: Scope | None = self._module.scopes.scope_of(read)
         while found is not None and found is not scope:
             if not isinstance(found.node, _COMPREHENSIONS) or isinstance(found.node, _LAZY):

@@ -54,10 +54,10 @@ def assigned_values(module: Module, node: cst.CSTNode) -> list[AssignedValue]:
 
 
 def assigning_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
-    """Return the scope that binds ``name`` (see ``binding_scope``).
+    """Return the scope whose assignments are the values of ``name``, mostly the scope that binds ``name``.
 
-    If the name belongs to the module, but a function around ``node`` also assigns to the name, the result is this
-    function.
+    The exception is a name of the module to which a function around ``node`` assigns a value, as in ``config.rate = 2``
+    or after ``global``. For such a name, the result is this function.
     """
     scope = binding_scope(module, node, name)
     if not isinstance(scope, cst.Module):
@@ -69,7 +69,10 @@ def assigning_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode
 
 
 def _values_by_name(module: Module, scope: cst.CSTNode) -> dict[str, _AssignedValues]:
-    """Return the values that a scope assigns to names. For a class, include the values that its methods assign."""
+    """Return the values that a scope assigns to names.
+
+    For a class, the result also contains the values that its methods assign, as in ``self.rate = 2``.
+    """
     found: dict[str, _AssignedValues] = defaultdict(_AssignedValues)
     giving = (cst.AnnAssign, cst.Assign, cst.NamedExpr, cst.WithItem)
     for node in find_nodes(scope, *giving) if isinstance(scope, cst.ClassDef) else find_nodes_in_scope(scope, *giving):

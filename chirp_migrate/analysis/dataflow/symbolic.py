@@ -81,7 +81,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Name(Value):
-    """The value of a variable before the evaluated code runs, such as a parameter."""
+    """The value that a variable, such as a parameter, has before the evaluated code runs."""
 
     text: str
 
@@ -150,7 +150,7 @@ class Tuple(Value):
 
 @dataclass(frozen=True)
 class ReturnedValue(Value):
-    """The result of an inlined function in a condition.
+    """The result of an inlined function, if a condition tests the result.
 
     :class:`Evaluator` inlines functions. ``ReturnedValue(x)`` is not equal to ``x``, so a test of the result does not
     count as a test of ``x``.
@@ -165,7 +165,7 @@ class CodePath:
 
     Attributes:
         truths: for each value that the path tests, whether the value is true on this path. For the tests ``x is None``
-            and ``x is not None``, the entry of ``x`` is whether ``x`` is not None.
+            and ``x is not None``, the entry of ``x`` is True if ``x`` is not None.
         names: the values of all names at the end of the path, by name.
         value: the result of the path.
         tests: the conditions on the path, such as ``x is not None``.
@@ -271,8 +271,8 @@ class Evaluator:
         Args:
             statements: the statements to evaluate.
             env: the values of names before the statements, by name.
-            result: an expression to evaluate after the statements, whose value is the value of the path. The default
-                None means that the value of the path is the value of the ``return`` statement.
+            result: an expression to evaluate after the statements. The value of the path is then the value of
+                ``result``. By default, the value of the path is the value of the ``return`` statement.
 
         Raises:
             UnmodelledCode: the statements cannot be evaluated, or contain a ``return`` although ``result`` is given.

@@ -141,8 +141,9 @@ def may_set_computed_attributes(module: Module, project: Project, class_definiti
     """Return whether any file of the project may set attributes with computed names on objects of a class.
 
     An example is ``setattr(self, name, value)``. Code in the class that sets such attributes on ``self`` counts. If the
-    class has bases or subclasses in the project, code in every class counts. Code that sets such attributes on any
-    other object counts, too, unless the name of the object is typical of arguments, settings or models.
+    class has bases or subclasses in the project, such code in every class counts. Code that sets such attributes on any
+    other object counts, too, unless the name of the object is typical of arguments, settings or models, such as
+    ``args`` or ``config``.
     """
     title = None if has_bases_or_subclasses(module, project, class_definition) else class_definition.name.value
     return any(
@@ -153,7 +154,11 @@ def may_set_computed_attributes(module: Module, project: Project, class_definiti
 
 @cached_until_text_changes
 def _set_by_computed_names(project: Project) -> list[tuple[str, str | None]]:
-    """Return the source of each object on which code sets attributes with computed names, and the surrounding class."""
+    """Return pairs (object, class) for code that sets attributes with computed names.
+
+    The first item is the source code of the object, such as ``self``. The second item is the name of the class that
+    contains the code, or None.
+    """
     return [
         (ast.unparse(changed), around)
         for path in project.paths_containing(*_BY_NAME)
@@ -285,8 +290,8 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
 
     The result is True if a string or a configuration file contains ``module.name``, or if ``getattr`` is called with
     the name. For the name of a class, the result is also True if a string or a value in a configuration file ends with
-    the name. An annotation in quotes, such as ``"Net"``, does not count in another file that binds the name. This
-    exception does not apply if code of the project may evaluate annotations.
+    the name. An annotation in quotes, such as ``"Net"``, does not count if the annotation is in another file, and this
+    file imports or defines the name. This exception does not apply if code of the project may evaluate annotations.
     """
     owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
     paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""
@@ -412,7 +417,8 @@ def _outside_assignments(attribute: str) -> re.Pattern[str]:
 def may_be_assigned_outside_class(project: Project, attribute: str) -> bool:
     """Return whether any code may assign to ``attribute`` of any object but ``self``.
 
-    An annotation in front of a default does not count, as in ``loader: torch.utils.data.DataLoader = None``.
+    An annotation does not count as an assignment. For example, ``loader: torch.utils.data.DataLoader = None`` does not
+    assign to ``DataLoader``.
     """
     assigned = _outside_assignments(attribute)
     return any(assigned.search(_without_annotations(text)) for _, text in project.matching(assigned, attribute))
@@ -497,7 +503,7 @@ _REPLACES_MODULES = (
 
 
 def import_always_binds_same_object(module: Module, project: Project, qualified: str) -> bool:
-    """Return whether an import of ``qualified`` in ``module`` binds the same object at any time of the run."""
+    """Return whether an import of ``qualified`` in ``module`` binds the same object whenever the import runs."""
     qualified = module.absolute(qualified)
     owner, _, last = qualified.rpartition(".")
     is_set = owner and (
@@ -529,7 +535,7 @@ _LISTING = re.compile(r"\b(?:vars|dir|globals|getmembers)\s*\(|\b__dict__\b|\b__
 
 
 def may_list_attributes(module: Module) -> bool:
-    """Return whether code of a module may list the attributes of objects, classes or modules."""
+    """Return whether code of a module may list the attributes of objects, classes or modules, as ``dir(x)`` does."""
     return _LISTING.search(module.text) is not None
 
 
@@ -541,7 +547,7 @@ _LISTING_OBJECT = (
 
 
 def may_list_attributes_of_any_object(project: Project) -> bool:
-    """Return whether code of the project may list the attributes of an object.
+    """Return whether code of the project may list the attributes of an object, as ``vars(x)`` does.
 
     The objects ``self`` and ``cls`` do not count, and neither do objects with parsed arguments, such as ``args``.
     """
@@ -567,11 +573,12 @@ def is_dotted_name_bound_once(
 ) -> bool:
     """Return whether the dotted name ``dotted_name`` always refers to the same object.
 
-    The result is True if two conditions hold:
+    The result is True if three conditions hold:
 
     * Only one statement binds the first name of ``dotted_name``. The statement is at the top level of the module, above
       ``offset``.
-    * No code assigns to ``dotted_name``, and the module does not call ``globals()``.
+    * No other code assigns to ``dotted_name``.
+    * The module does not call ``globals()``, by which the module could rebind the name.
 
     Args:
         module: the module.

@@ -70,14 +70,14 @@ _MAKER = re.compile(r"_*(get|make|build|create|new|setup)_+(?=\w)")
 
 @lru_cache(maxsize=8)
 def may_send_functions_to_workers(text: str, project: Project) -> bool:
-    """Return whether a text contains a word for an object, such as a loader, that sends functions to workers."""
+    """Return whether a text contains a word, such as ``DataLoader``, of code that sends functions to workers."""
     if any(word in text for word in _WORDS) or may_name_dataset(text, project):
         return True
     return "ransform" in text and _TRANSFORM.search(text) is not None and _ABOUT_TORCH.search(text) is not None
 
 
 class WorkerUseFinder:
-    """Find the purpose, such as "collate_fn", for which workers need a function of one module.
+    """Find out whether and for which purpose, such as "collate_fn", workers need a function of a module.
 
     Args:
         module: the module.
@@ -102,7 +102,7 @@ class WorkerUseFinder:
         return self._known[node]
 
     def purpose_of_function(self, node: cst.FunctionDef) -> str | None:
-        """Return the purpose of a local function, which follows from the uses of its name."""
+        """Return the purpose of a local function, inferred from the places that read the function's name."""
         return self._first_purpose(variable_reads(self._module, node.name.value, self._module.scopes.scope_of(node)))
 
     def purpose_of_class(self, node: cst.ClassDef) -> str | None:
@@ -159,8 +159,8 @@ class WorkerUseFinder:
     def _is_about_data(self, call: cst.Call, called: set[str]) -> bool:
         """Return whether the name of a called function contains a word such as ``dataset`` or ``augment``.
 
-        The name of a dataset class also counts. Other functions may have a parameter ``transform``, but pass nothing to
-        workers.
+        The name of a dataset class also counts. Other functions with a parameter ``transform`` are assumed to pass
+        nothing to workers.
         """
         names = {*called, self._module.source(call.func)}
         return any(_DATA.search(name) or inherits_from(self._project, name, DATASET) for name in names)
@@ -179,7 +179,7 @@ class WorkerUseFinder:
         return None
 
     def _becomes_keywords(self, node: cst.CSTNode) -> bool:
-        """Return whether a call receives a dictionary, or the variable with this dictionary, as ``**`` argument."""
+        """Return whether a call receives a dictionary, directly or through a variable, as ``**`` argument."""
         module = self._module
         parent = module.parents[node]
         if isinstance(parent, cst.Arg):

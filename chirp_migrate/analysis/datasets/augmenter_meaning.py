@@ -1,4 +1,4 @@
-"""Check whether a class augments with the same distribution as a transform of ``chirpid_patch``, by the class's source.
+"""Read the source of a class, and check whether it augments with the distribution of a ``chirpid_patch`` transform.
 
 The checks accept a few forms of code and refuse all other code. Names of variables are arbitrary, sizes may be stored
 in variables, and a separate method may apply a mask. The gate, an ``if`` that decides at random whether to augment the
@@ -45,16 +45,17 @@ _Names = dict[str, ast.expr]
 
 
 class _RaisesError(Exception):
-    """Raised if the class under check raises an error for each sample with the number of axes under check."""
+    """Raised if the class raises an error for every sample that has as many axes as the check assumes."""
 
 
 def masks_like_spec_augment(class_source: str) -> tuple[str, ...]:
     """Return the arguments with which the decorator ``masks_spectrograms`` describes the masks of the class.
 
-    With probability 1 - p, the class returns the sample unchanged. With probability p, the class returns a clone in
-    which ``mask_value`` overwrites some ranges of each axis. The width of a range is uniform in 0..min(largest width,
-    size of the axis). The largest width is ``time_mask_param`` or ``freq_mask_param``. The start of a range is uniform
-    over all positions at which the range fits.
+    With probability 1 - ``self.p``, the class must return the sample unchanged. Otherwise, the class must return a
+    clone in which ``mask_value`` overwrites some ranges of each axis. The width of a range is a random integer from 0
+    to min(largest width, size of the axis), both included. All widths are equally probable. The largest width is
+    ``time_mask_param`` or ``freq_mask_param``. The start of a range is uniform over all positions at which the range
+    fits.
 
     Raises:
         UnknownAugmentation: the class may augment in another way. The message is the reason.
@@ -66,7 +67,7 @@ def masks_images_like_spec_augment(class_source: str) -> tuple[str, ...]:
     """Return the arguments with which the decorator ``masks_images`` describes the masks of the class.
 
     The class must fulfil the conditions of :func:`masks_like_spec_augment`, with two differences: the samples are grey
-    images (F, T), and the method that masks is ``__call__``.
+    images (F, T), and the method that receives a sample is ``__call__`` instead of ``forward``.
     """
     return _masking_arguments(class_source, "__call__", (2,))
 
@@ -92,9 +93,9 @@ def _masking_arguments(class_source: str, entry: str, ndims: Sequence[int]) -> t
 
 
 def _equal_expressions(ndim: int) -> _Names:
-    """Return the known values of expressions for samples with ``ndim`` axes, by the source of the expression.
+    """Return a dictionary from the source of expressions to their values, for samples with ``ndim`` axes.
 
-    Such expressions are sizes, numbers of axes, and samples with an added axis.
+    The expressions are sizes, numbers of axes, and samples with an added axis.
     """
     same: _Names = {}
     counts = {count: ast.Constant(count) for count in (ndim, ndim + 1)}
@@ -111,8 +112,9 @@ def _equal_expressions(ndim: int) -> _Names:
 class _MaskGrammar:
     """Check the code of a class that masks parts of samples with ``ndim`` axes.
 
-    The check reads the statements outside the loops over masks in order. The check records which variables are sizes,
-    arrays or truth values, and a first axis that the code adds to samples with two axes and later removes.
+    Outside of the loops over masks, the check reads the statements in order. The check records the variables that
+    contain sizes, arrays or truth values. The check also records whether the code adds a first axis to the sample,
+    which the code must later remove.
     """
 
     def __init__(self, methods: Mapping[str, ast.FunctionDef], images: bool, ndim: int) -> None:
@@ -287,7 +289,8 @@ class _MaskGrammar:
         """Check the statements that apply one mask.
 
         The statements may first assign sizes to variables. Then they must assign a random width and a random start to
-        variables, and ``mask_value`` to a range of the copy. An ``if`` may enclose these last statements.
+        variables, and ``mask_value`` to a range of the copy. An ``if`` may enclose these three assignments. An ``if``
+        with the condition that the width is above 0 may enclose the last two assignments.
         """
         parameter, axis = _AXES[count]
         steps = list(steps)
@@ -344,10 +347,11 @@ class _MaskGrammar:
         raise UnknownAugmentation(f"the rule does not recognise `{first_source_line(statement)}`")
 
     def _guard_conditions(self, test: ast.expr, names: _Names) -> frozenset[str]:
-        """Return the conditions of an ``if`` around masks, written as ``num_time_masks longer`` or similar.
+        """Return the conditions of an ``if`` around masks as texts, such as ``num_time_masks longer``.
 
-        The word *positive* means that the largest width of these masks is above 0. The word *longer* means that the
-        axis is longer than this width. Any other condition is returned as its source.
+        The text ``num_time_masks positive`` means that the largest width of masks on the time axis is above 0. The text
+        ``num_time_masks longer`` means that the time axis is longer than this width. Conditions on the frequency axis
+        begin with ``num_freq_masks``. Any other condition is returned as its source.
         """
         parts = test.values if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And) else [test]
         known: dict[str, str] = {}
@@ -382,7 +386,7 @@ def _is_random_call(statement: ast.stmt) -> bool:
 def adds_noise_like_gaussian_noise(class_source: str) -> tuple[str, ...]:
     """Return the arguments with which the decorator ``adds_noise`` describes the noise of the class.
 
-    With probability 1 - p, the class returns the sample x. With probability p, the class returns
+    With probability 1 - ``self.p``, the class must return the sample x. Otherwise, the class must return
     ``clamp(x + randn_like(x) * std, 0, 1)``.
 
     Raises:

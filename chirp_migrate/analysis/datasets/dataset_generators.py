@@ -59,7 +59,7 @@ class StoredRandomGenerator:
 def find_random_generators(dataset_class: DatasetClass) -> Iterator[StoredRandomGenerator]:
     """Yield the random generators of a dataset that have the same state in all workers.
 
-    The result is empty if the dataset uses the number of its worker, for example as a seed.
+    The result is empty if the dataset uses ``get_worker_info``, for example to add the number of the worker to a seed.
     """
     if not dataset_class.uses_worker_number:
         yield from _generators_in_attributes(dataset_class)
@@ -136,10 +136,10 @@ def _always_has_same_state(module: Module, made: cst.Call) -> bool:
 
 
 def _uses_generator(state: DatasetClass, use: AttributeUse) -> bool:
-    """Return whether the code of ``use``, which names an attribute with a generator, runs when a sample is read.
+    """Return whether the dataset uses the generator in an attribute at the place ``use`` when a sample is read.
 
-    The code must call a method of the generator, or pass the generator to a function. Calls that shuffle do not count
-    in an iterable dataset.
+    The code must call a method of the generator, or pass the generator to a function. In an iterable dataset, calls
+    that shuffle do not count, because all workers may need the same order.
     """
     if use.method not in state.sampling_methods:
         return False

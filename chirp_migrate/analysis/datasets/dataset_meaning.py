@@ -97,7 +97,10 @@ class GetitemResult:
 
 
 def infer_getitem_result(paths: Sequence[CodePath]) -> GetitemResult | None:
-    """Return the result of each path of execution through a ``__getitem__``; ``None`` for too many conditions."""
+    """Return the result of each path of execution through a ``__getitem__``.
+
+    The result is ``None`` if the paths have more than ``MAX_CONDITIONS`` conditions.
+    """
     conditions = sorted({condition for path in paths for condition in path.truths}, key=str)
     if len(conditions) > MAX_CONDITIONS:
         return None
@@ -235,7 +238,7 @@ def match_augmentation_pattern(getitem_result: GetitemResult) -> AugmentedSample
 
 
 def _applied_functions(value: Value) -> tuple[Value, tuple[Value, ...]] | None:
-    """Return the wrapped dataset, and the functions that ``value`` applies to its x, in the order of the calls.
+    """Return the dataset of a sample (x, y), and the functions that were applied to x, in the order of the calls.
 
     The result is None for a value of any other form.
     """

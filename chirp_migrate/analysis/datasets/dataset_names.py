@@ -80,7 +80,10 @@ def _names_dataset(module: Module, project: Project, node: cst.CSTNode) -> bool:
 
 
 def _is_computed(module: Module, project: Project, node: cst.CSTNode, name: str) -> bool:
-    """Return whether reading an attribute may run code: a property, or ``__getattr__`` of the enclosing class."""
+    """Return whether a read of an attribute may run code.
+
+    The attribute may be a property, or the enclosing class may have a method ``__getattr__``.
+    """
     owner, _, attribute = name.rpartition(".")
     if not owner:
         return False
@@ -112,7 +115,7 @@ def _is_non_dataset_value(module: Module, project: Project, value: cst.BaseExpre
 
 
 def _is_passed_as_dataset(module: Module, project: Project, scope: cst.CSTNode, name: str) -> bool:
-    """Return whether code passes ``name`` as dataset to a loader, a subset or a wrapper."""
+    """Return whether code passes ``name`` as dataset to a loader, to ``Subset`` or similar."""
     return any(
         (scope is module.tree or contains_node(module, scope, call))
         and is_call_of(module, call, TAKES_DATASET, project)
@@ -134,7 +137,7 @@ def _calls_with_dataset(module: Module) -> dict[str, list[cst.Call]]:
 def make_cached_dataset_predicate(module: Module, project: Project) -> Callable[[cst.CSTNode], bool]:
     """Return a function that tests whether a name in ``module`` is a dataset, and caches the result for each name.
 
-    For the function, an attribute is no dataset if reading the attribute may run code, as for a property.
+    The returned function returns False for an attribute if a read of the attribute may run code, as for a property.
     """
     known: dict[tuple[cst.CSTNode, str], bool] = {}
 
