@@ -1,4 +1,7 @@
-"""Define the metrics of ``verify``, compute their values, and compare GPU utilisation and lost workers with targets."""
+"""Define the metrics of ``verify``, and compute their values.
+
+The module also judges two targets: the GPU utilisation is high enough, and no loader loses a worker process.
+"""
 
 from __future__ import annotations
 
@@ -102,13 +105,17 @@ METRICS = tuple(Metric(name, unit, title, method, requirement) for name, unit, t
 def metrics_of_timed_rounds(
     full_trainings_s: float, timings: Sequence[tuple[EntryPointTiming, EntryPointTiming]]
 ) -> dict[str, float | None]:
-    """Return a dictionary: name of a metric → value for one version; None if the metric was not measured.
+    """Return the metrics of one version as a dictionary: name of a metric → value.
+
+    The value is None if the metric was not measured.
 
     Args:
-        full_trainings_s: seconds that the user's full trainings would take together, computed from the timings.
-        timings: a pair for each timing of an entry point (a training function or script). The pair contains the timing
-            of this version, and the timing of the migrated version in the same round. Only the timings of the migrated
-            version include epochs with zero-cost loading.
+        full_trainings_s: seconds that the full trainings of all entry points would take in total, computed from the
+            timings. An entry point is a training function or script.
+        timings: a pair for each timing of an entry point. The first element is the timing of the version to describe.
+            The second element is the timing of the migrated version in the same round, because only the migrated
+            version also runs with zero-cost loading (every loader repeats one batch from memory). For the metrics of
+            the migrated version, both elements are the same timing.
     """
     found: dict[str, float | None] = {one.name: None for one in METRICS}
     found["training_s"] = full_trainings_s
@@ -174,6 +181,6 @@ def _percentile_ms(seconds: Sequence[float], share: float) -> float | None:
 
 
 def _largest_mib(values: Iterable[int | None]) -> float | None:
-    """Return the largest of some numbers of bytes, in MiB; None if all numbers are None."""
+    """Convert the largest element of ``values`` from bytes to MiB; return None if all elements are None."""
     most = max((value for value in values if value is not None), default=None)
     return None if most is None else most / MIB

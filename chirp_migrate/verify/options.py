@@ -48,8 +48,8 @@ class VerifyOptions:
         max_rounds: largest number of rounds. In each round, one new process for each version trains.
         budget_s: seconds for the whole verification, from the start of the command.
         threshold_percent: percent of the training time that the migration must save for the verdict "faster".
-        margin_percent: largest growth of the time of an entry point, in percent of the time before the migration. If
-            the time grows more, the entry point counts as slower.
+        margin_percent: by how many percent the time of an entry point may increase after the migration. An entry point
+            with a larger increase counts as slower.
         threads: number of compute threads of each version; 0 for one thread on each usable CPU that no other process
             uses.
         timeout_s: seconds that a process, or the timing of one entry point, may take. After this time, ``verify`` ends
@@ -112,7 +112,9 @@ def resolve_options(root: Path, given_options: Mapping[str, Any]) -> VerifyOptio
         root: folder of the project.
         given_options: dictionary, name of an option → value. The names are the fields of :class:`VerifyOptions` and
             :class:`.WorkloadSizes`. The additional names ``workload`` (such as ``file.py:function``) and ``script``
-            define the field ``entry``. Options that are not in the dictionary have their defaults.
+            define the field ``entry``. Without these two names, the file ``chirp_verify.py`` in ``root`` defines
+            ``entry``, if the file exists. All other options that are not in the dictionary have their defaults, so the
+            caller must add the project's settings to the dictionary.
 
     Raises:
         UsageProblem: two options contradict each other, an option would have no effect, or ``data`` cannot be used.
@@ -146,7 +148,7 @@ def entry_points_from_options(
         tree: folder in which to find the training, which is ``root`` or a copy of ``root``.
         root: folder of the user's project.
         options: the options of the verification.
-        command: name of the command that runs the training, for messages.
+        command: name of the calling command for messages, such as ``verify`` or ``tune``.
 
     Raises:
         NoTrainingFound: no entry point is found, or the file of the workload function does not exist.

@@ -47,9 +47,9 @@ _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 @contextmanager
 def _wrap_user_errors(entry: EntryPoint, stage: str) -> Iterator[None]:
-    """Return a context that converts errors of the project's code to errors with the names of entry point and stage.
+    """Return a context that raises :class:`.UserCodeError` instead of an error of the project's code.
 
-    The stage is ``import``, ``training`` or ``timing``.
+    The message names the entry point and the stage, which is ``import``, ``training`` or ``timing``.
     """
     try:
         yield
@@ -126,8 +126,8 @@ def _watch_entry_point(spec: RunSpec, entry: EntryPoint, data: TrainingData, siz
 def _time_entry_points(spec: RunSpec, parent: ParentConnection, small: TrainingData) -> None:
     """Time each entry point (training function or script), in turns with the process of the other version.
 
-    Before the timing, the function runs each entry point in ``spec.repeats`` once more, with the sizes of the watched
-    run.
+    Before the timing, the function repeats the watched run (the short run in which ``verify`` recorded the batches) of
+    each entry point in ``spec.repeats``. The repetition shows which return values are the same in every run.
     """
     parent.wait_for_turn()
     parent.send(PartialResult(REPEATED, _repeat_watched_runs(spec, small)))
@@ -169,7 +169,13 @@ def _time_entry_points(spec: RunSpec, parent: ParentConnection, small: TrainingD
 
 
 def _repeat_watched_runs(spec: RunSpec, small: TrainingData) -> dict[str, dict[str, str]]:
-    """Run the entry points in ``spec.repeats`` with the sizes of the watched run; return hashes of their results."""
+    """Repeat the watched runs of the entry points in ``spec.repeats``, and return their results as text.
+
+    A watched run is the short run in which ``verify`` recorded the batches.
+
+    Returns:
+        A dictionary: label of an entry point → result of :func:`.leaf_fingerprints`.
+    """
     results = {}
     torch.set_num_threads(spec.watching_threads)
     with WorkerCountLimit() as around:
@@ -197,8 +203,8 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
     """Return an error of the project in one line, and the last lines of its traceback.
 
     Raises:
-        UserCodeError: the project's code is not the cause of ``raised``: the error has no cause, or the cause is a
-            :class:`.TaskNotPossible`. The function then raises ``raised`` again.
+        UserCodeError: the function raises ``raised`` again if ``raised`` does not wrap an error of the project's code.
+            Its ``__cause__`` is then None or a :class:`.TaskNotPossible`.
     """
     error = raised.__cause__
     if error is None or isinstance(error, TaskNotPossible):
@@ -221,9 +227,9 @@ def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: W
 def _run_training_call(
     spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes, around: Interception
 ) -> Any:
-    """Run a training call, and return its result.
+    """Run a training call, and return its result; None for a script.
 
-    During the call, ``around`` intercepts all iterations over loaders.
+    During the call, ``around`` replaces what ``iter(loader)`` returns, for example to limit the number of workers.
     """
     call = _prepare_call(spec, entry, data, sizes)
     around.cover_new_classes()

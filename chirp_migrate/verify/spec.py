@@ -38,10 +38,11 @@ class RunSpec:
         tree: root of the copy of the project, and working directory of the child.
         discovery: the entry points to train (training functions or a script).
         options: the options of the verification.
-        job: the task.
+        job: the kind of task.
         api_names: dictionary, module → public names in this module whose signatures the child reads. If the dictionary
             is empty, the child reads no signatures.
-        twice: whether the child records each entry point twice. On a GPU, two runs of the same training may differ.
+        twice: only for the job WATCH, whether the child also records a second run of each entry point with the same
+            seed. On a GPU, such runs may differ, and the second run shows which values differ.
         repeats: only for the job TIME, labels (short unique names) of the entry points that the child runs once more
             before the timing. This run has the same sizes as the run in which ``verify`` recorded the batches.
         whole: only for TIME, labels of the entry points that have no second epoch. The child times their whole call.
@@ -50,8 +51,8 @@ class RunSpec:
         memory_of: only for TIME, labels of the entry points during which the child measures its use of memory.
         hash_seed: value of ``PYTHONHASHSEED`` in the child.
         threads: number of compute threads for timed training, equal for both versions.
-        watching_threads: number of compute threads while the child records batches. Both versions may run at the same
-            time, so each version uses about half of ``threads``.
+        watching_threads: number of compute threads while the child records batches. The number is about half of
+            ``threads``, because both versions may record batches at the same time.
     """
 
     tree: str
@@ -75,7 +76,7 @@ class RunSpec:
 
     @property
     def sizes(self) -> WorkloadSizes:
-        """Return the numbers of samples, epochs and folds."""
+        """Return the numbers of samples, epochs and folds for timed runs; recorded runs are smaller."""
         return self.options.sizes
 
 
@@ -128,10 +129,12 @@ class LoaderPassTrace:
             samples are augmented.
         statistics: one row for each sample, with statistics of the augmented sample
             (``augmentation_statistics.STATISTICS``); an empty list if samples are not augmented.
-        paired: one row for each sample, with statistics of the change by augmentation
-            (``augmentation_statistics.PAIRED``); an empty list if the samples without augmentation cannot be read.
-        repeats: dictionary, key of ``augmentation_statistics.RELATIONS`` → two numbers: how many pairs of samples were
-            compared, and in how many pairs augmentation used the same random numbers for both samples.
+        paired: one row for each sample, with statistics that compare the augmented sample with the same sample without
+            augmentation (``augmentation_statistics.PAIRED``); an empty list if the samples without augmentation cannot
+            be read.
+        repeats: dictionary, key of ``augmentation_statistics.RELATIONS`` → two numbers. For example, the value (90, 2)
+            of ``neighbours`` means: 90 pairs of neighbours in a batch were compared, and augmentation used the same
+            random numbers for both samples of 2 of these pairs.
         unpicklable: why the loader cannot be pickled for worker processes; an empty string if the loader can be
             pickled.
         unseen: sorted type names of the objects in batches that ``verify`` does not compare.
@@ -213,8 +216,8 @@ class EntryPointTiming:
             empty list if no such epoch was timed.
         rest_s: seconds from the end of the last timed epoch to the end of the training call; 0 if ``verify`` ended the
             training call early.
-        samples: number of samples that all loaders together yielded in a later epoch, as a mean over the later epochs.
-        batches: number of batches that all loaders together yielded in a later epoch, as a mean over the later epochs.
+        samples: mean number of samples that all loaders together yielded in one later epoch.
+        batches: mean number of batches that all loaders together yielded in one later epoch.
         waits_s: seconds of each wait for a training batch in the later epochs, without the first batch of each
             iteration over a loader; at most 400 values, chosen at random.
         first_waits_s: seconds from the start of an iteration over a training loader to its first batch, one value for

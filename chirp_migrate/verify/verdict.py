@@ -108,8 +108,9 @@ class Judge:
     def entries(self) -> dict[str, CombinedTiming]:
         """Return a dictionary: label (short unique name) of an entry point → its time ratio (after / before).
 
-        Each ratio has an interval. ``verify`` analyses the timings several times during the measurement, and the
-        interval comes from the latest analysis that does not contradict the conclusion on the entry point.
+        Each ratio has an interval. ``verify`` analyses the timings several times during the measurement, and each
+        analysis replaces the intervals of the analysis before it. But after an analysis has come to a conclusion on an
+        entry point, only analyses with the same conclusion replace the interval of this entry point.
         """
         return {label: timing for label, timing in self._lines.items() if label is not None}
 
@@ -123,7 +124,7 @@ class Judge:
         Args:
             total: timing of all entry points together; None without a timing.
             entries: dictionary, label of an entry point → its timing.
-            looks: all interim analyses so far; the last element is the analysis to run.
+            looks: all earlier interim analyses, then the analysis that this call runs.
 
         Returns:
             The labels of the entry points that should be timed again; an empty set if no more timings are necessary.
@@ -221,8 +222,9 @@ class Judge:
     def _is_verdict_final(self, timing: CombinedTiming) -> bool:
         """Return whether the timings prove that the saving is too small, so that more rounds cannot lead to "faster".
 
-        If zero-cost loading (one batch from memory, again and again) was timed, the timings must also prove whether
-        zero-cost loading would save enough time.
+        The verdict is then "model-bound" if even zero-cost loading (one batch from memory, again and again) saves too
+        little time, else "not shown to be faster". So if zero-cost loading was timed, the result is True only if the
+        timings also prove whether zero-cost loading saves enough time.
         """
         return timing.ratio.wholly_above(self._wanted) and (
             timing.zero_cost_ratio is None
@@ -239,7 +241,7 @@ class Judge:
 
 
 def judge_rounds(rounds: Rounds, threshold: float, margin: float, strict: bool) -> Judge:
-    """Return a :class:`Judge` after all interim analyses (decision points of the measurement) of ``rounds``.
+    """Return a :class:`Judge` that has run all interim analyses (decision points of the measurement) of ``rounds``.
 
     The other arguments are the arguments of :class:`Judge`.
     """

@@ -42,13 +42,15 @@ class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         epochs: number of epochs in each fold of the full training, from the defaults of the training function; 0 if
             ``verify`` times the whole call.
-        folds: number of cross-validation folds of the full training, from the defaults of the training function.
+        folds: number of cross-validation folds of the full training, from the defaults of the training function; 1 if
+            ``verify`` times the whole call.
         assumed: whether ``epochs`` is an assumption, because the source of the training function does not contain the
             number.
         epoch_s: dictionary, version → seconds of an epoch after the first epoch; an empty dictionary if the whole call
             is timed.
-        start_s: dictionary, version → start-up time of each fold in seconds. The start-up time is the time from the
-            start of the training call to the end of the first epoch, minus the time of a later epoch.
+        start_s: dictionary, version → start-up time in seconds, which counts once for each fold. The start-up time is
+            the time from the start of the training call to the end of the first epoch, minus the time of a later epoch.
+            If the whole call is timed, the value is the time of the call.
     """
 
     epochs: int
@@ -126,8 +128,8 @@ class Workload(WorkloadSizes):
     Attributes:
         model: class of the model, as ``module:ClassName``; an empty string if the user's own code chooses the model.
         entry_points: labels of the entry points (training functions or a script), in the order in which they ran.
-        left_out: sentences on functions that look like training but did not run, and on modules of ``utils/`` that are
-            missing or cannot be parsed.
+        left_out: sentences on functions that look like training but did not run, and on modules in the project's folder
+            ``utils/`` that are missing or cannot be parsed.
         failing: dictionary, label of an entry point that fails before the migration → its error.
         no_room: labels of the entry points that were not timed, because the time budget was used up.
         source: kind of code that defines the training, which is ``found`` for functions in the project's source,
@@ -189,9 +191,10 @@ class VerifyReport(msgspec.Struct, frozen=True, kw_only=True):
         notes: sentences on values that were not compared, and on problems that both versions have.
         smallest_adjusted_p: dictionary, label of the entry point → smallest p-value of its statistical tests, after
             Holm's correction.
-        detectable_changes: dictionary, label of the entry point → size of a change of a distribution, 0 to 1. Each
-            two-sample test of the entry point finds a change of this size in 9 of 10 verifications. The size is the
-            largest distance between the distribution functions before and after the change.
+        detectable_changes: dictionary, label of the entry point → smallest change of a probability, 0 to 1, that each
+            two-sample test of the entry point finds in 9 of 10 verifications. For example, a change of the probability
+            of a mask from 0.8 to 0.6 has the size 0.2. In general, the size is the largest distance between the
+            distribution functions of a random value before and after the change.
         unrepeatable: entry points whose losses or batches differ even between two runs of the version before the
             migration.
         passes: dictionary, version → label of the entry point → records of all iterations over loaders in a short

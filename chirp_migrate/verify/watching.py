@@ -1,9 +1,10 @@
 """Record a small run of every entry point (a training function or script) in both versions.
 
 The timing begins after these runs. One process for each version trains the entry points on a few samples, one entry
-point after the other. If an entry point hangs or crashes its process, a new process runs the remaining entry points. If
-an entry point fails before the migration, the report names this entry point. If an entry point raises an error or
-crashes before the migration, but does not fail in the same way after the migration, the versions are not equivalent.
+point after the other. If an entry point hangs or crashes its process, a new process runs the remaining entry points.
+
+The report names the entry points that fail in the version before the migration. If the failure is an error or a crash,
+the migrated version must fail with the same error or crash; otherwise, the versions are not equivalent.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ class RecordedRuns:
             its recorded run.
         api: dictionary, name of the version → its public names and signatures.
         failing: dictionary, label of an entry point that fails before the migration → its error.
-        difference: the comparison of entry points that fail before the migration. The comparison contains a note on
-            each of these entry points. If the entry point trains after the migration, or fails in another way, the
-            comparison also contains a difference.
+        difference: notes and differences for the entry points that fail before the migration. Each of these entry
+            points has a note. If the entry point raises an error or crashes before the migration, but trains or fails
+            in another way after the migration, it also has a difference.
     """
 
     sides: dict[str, dict[str, EntryPointRecord]] = field(default_factory=dict)
@@ -56,7 +57,7 @@ class RecordedRuns:
 class _WatchedVersion:
     """The recording of the entry points (training functions or a script) in one version.
 
-    Each call of :meth:`advance` continues the recording a little.
+    Each call of :meth:`advance` processes one message of the child process, or lets the process continue.
 
     Attributes:
         found: dictionary, label of the entry point → its recorded run.
@@ -97,7 +98,13 @@ class _WatchedVersion:
         self._child.found.clear()
 
     def _record_loss(self, failed: WorkloadFailed) -> None:
-        """Store how the process ended as the error of the running entry point, and start a new process."""
+        """Store a record for the entry point that was running when the process ended, and start a new process.
+
+        The error in this record describes how the process ended. The new process runs the remaining entry points.
+
+        Raises:
+            WorkloadFailed: see :meth:`advance`.
+        """
         self._deaths += 1
         if not self._started or not failed.ending or self._deaths > _MOST_DEATHS:
             raise failed

@@ -1,4 +1,4 @@
-"""Convert return values of training functions, and datasets, to exact text, so that two runs can be compared."""
+"""Convert datasets and the results of training functions to exact text, so that two runs can be compared."""
 
 from __future__ import annotations
 

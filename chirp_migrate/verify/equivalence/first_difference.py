@@ -63,7 +63,7 @@ def _first_difference_of_role(
         role: purpose of the passes to compare, ``train`` or ``validation``.
         old: records of the passes before the migration.
         new: records of the passes after the migration, as many as in ``old``.
-        augmented: whether at least one pass of the training has augmented samples.
+        augmented: whether at least one pass before the migration (training or validation) has augmented samples.
     """
     for number, (a, b) in enumerate(zip(old, new, strict=True), start=1):
         difference = (
@@ -115,7 +115,10 @@ def _name_shortened_epochs(a: LoaderPassTrace, b: LoaderPassTrace) -> str:
 
 
 def _describe_missing_samples(a: LoaderPassTrace, b: LoaderPassTrace) -> str:
-    """Return a text with the number of the first batch that differs or is missing, and indices of missing samples."""
+    """Return a text on the first batch that differs or is missing after the migration, and on the missing samples.
+
+    The text contains the number of this batch, and the indices of up to five missing samples.
+    """
     first = _first_unequal(a.sizes, b.sizes)
     text = f": batch {first} is the first that {'differs' if first <= len(b.sizes) else 'is missing'}"
     gone = _samples_missing_in(a, b)
@@ -138,7 +141,12 @@ def _randomness_difference(a: LoaderPassTrace, b: LoaderPassTrace) -> NamedDiffe
 
 
 def _sample_difference(a: LoaderPassTrace, b: LoaderPassTrace, augmented: bool) -> NamedDifference | None:
-    """Return the difference between two iterations over loaders in samples, values or order; None if all are equal."""
+    """Return the difference between the samples of two iterations over loaders; None without a difference.
+
+    If the samples are augmented, or if the loader shuffles in a training with augmentation, values and order may differ
+    between the versions. The function then compares only which samples the loader yields, and only if the sampler
+    yields every sample exactly once. In all other cases, the batches must be equal to the last bit, in the same order.
+    """
     exact = not (a.random or (augmented and a.shuffled))
     if exact:
         for number, (old, new) in enumerate(zip(a.batches, b.batches, strict=True), start=1):
@@ -228,7 +236,8 @@ def _samples_missing_in(a: LoaderPassTrace, b: LoaderPassTrace) -> Counter[int]:
 def _is_shuffled(record: LoaderPassTrace) -> bool:
     """Return whether the sample indices in an iteration over a loader are not in ascending order.
 
-    If the iteration has fewer than three different indices, the result is whether the sampler shuffles.
+    One or two shuffled indices are often in ascending order by chance. If the iteration has fewer than three different
+    indices, the function therefore returns whether the class of the sampler shuffles.
     """
     if len(set(record.indices)) > 2:
         return any(later < earlier for earlier, later in pairwise(record.indices))
@@ -245,7 +254,10 @@ def _repeat_same_order(records: list[LoaderPassTrace]) -> bool:
 
 
 def _first_unequal(a: Sequence[object], b: Sequence[object]) -> int:
-    """Return the position, from 1, of the first element that differs or is missing in one of two sequences."""
+    """Return the position of the first element that differs or is missing in one of two sequences.
+
+    Positions count from 1. If the sequences are equal, the result is their length + 1.
+    """
     return next((n for n, (x, y) in enumerate(zip(a, b, strict=False), start=1) if x != y), min(len(a), len(b)) + 1)
 
 
@@ -297,6 +309,10 @@ def find_lost_seed_dependence(before: Sequence[Mapping[str, str]], after: Sequen
 
     A single returned value, such as an accuracy, may be equal for two seeds by chance. So the function returns ``the
     results`` only if all returned values that depended on the seed are equal for both seeds after the migration.
+
+    Args:
+        before: results of :func:`seed_dependent_aspects` for two runs with different seeds, before the migration.
+        after: results for two runs with the same two seeds, after the migration.
     """
     if len(before) != 2 or len(after) != 2:
         return None

@@ -71,10 +71,11 @@ class LoaderRecorder(Interception):
         super().__exit__(*exception)
 
     def record_more_samples(self, draws: int = DRAWS) -> None:
-        """Iterate over the loaders again after the training, until ``draws`` augmented samples are recorded.
+        """Iterate again over the loaders that augment, until ``draws`` augmented samples are recorded in total.
 
-        The method adds only the statistics of the additional samples to the records. The method stops after ten
-        seconds, or if no loader allows another iteration.
+        Call this method after the training. The samples that the training took also count. The method adds only the
+        statistics of the additional samples to the records. The method stops after ten seconds, or if no loader allows
+        another iteration.
         """
         walks = list(self._walks)
         augmented = {walk.record.loader: walk for walk in walks if walk.record.random and walk.record.samples}
@@ -140,7 +141,7 @@ class LoaderRecorder(Interception):
         self._walks.append(walk)
 
         def around(advance: Callable[[], Any]) -> Any:
-            """Record the next batch, and return the unchanged batch."""
+            """Take the next batch with ``advance``, add the batch to the record, and return the unchanged batch."""
             with self.loading(walk):
                 try:
                     batch = advance()
@@ -159,7 +160,7 @@ class LoaderRecorder(Interception):
             self._current.record.backwards += 1
 
     def _make_recording_loss(self) -> Callable[..., Any]:
-        """Return a function that replaces ``__call__`` of loss modules, and also records the loss."""
+        """Return a replacement for ``__call__`` of loss modules, which computes the loss and also records its value."""
 
         def call(loss: _Loss, *arguments: Any, **named: Any) -> Any:
             output = torch.nn.Module.__call__(loss, *arguments, **named)

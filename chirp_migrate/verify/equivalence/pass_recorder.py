@@ -49,10 +49,10 @@ class PassRecorder:
         loader: the loader over which the training iterates in this pass.
         record: the record of the pass, which :meth:`add_batch` and :meth:`finish` fill.
         base: the innermost dataset of the loader, such as the dataset in a ``Subset``.
-        plain: the wrapped dataset that yields the samples without augmentation; None if the loader does not augment, or
-            if there is no such dataset.
-        drawn: the indices that the sampler yielded, one list for each iteration over the sampler. A loader with workers
-            begins two such iterations, and uses only the second.
+        plain: the dataset inside the loader's dataset that yields the samples without augmentation; None if the loader
+            does not augment, or if there is no such dataset.
+        drawn: the indices that the sampler yielded, one list for each iteration over the sampler. For one pass with
+            workers, PyTorch may call ``iter(sampler)`` twice. It then uses only the second iteration.
         batches: the samples of the pass, one list for each batch.
     """
 
@@ -132,7 +132,8 @@ class PassRecorder:
 
         Args:
             before: the previous iteration over a loader with the same purpose (training or validation) and a dataset of
-                the same length; None if there is no such iteration.
+                the same length; None if there is no such iteration. The method uses this iteration to check whether
+                augmentation repeats its random numbers in every epoch.
         """
         record = self.record
         samples = [sample for batch in self.batches for sample in batch]

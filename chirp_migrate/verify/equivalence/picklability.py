@@ -1,9 +1,9 @@
-"""Check whether a loader can pickle its objects for worker processes that start with ``spawn``.
+"""Check whether the objects of a loader can be pickled for worker processes that start with ``spawn``.
 
 The check pickles the objects with the pickler of :mod:`multiprocessing`, as ``spawn`` does, and unpickles them in this
-process. The check starts no worker process. The check does not pickle the data of tensors and arrays, because such data
-can always be pickled. Pickling the data of a tensor would move the data to shared memory, which would change the
-recorded training.
+process. The check starts no worker process. The check does not pickle the data of tensors and of arrays of plain
+values, because such data can always be pickled. Pickling the data of a tensor would move the data to shared memory,
+which would change the recorded training.
 """
 
 from __future__ import annotations

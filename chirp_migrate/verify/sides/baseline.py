@@ -42,10 +42,10 @@ def find_original_version(root: Path, baseline: str | None) -> OriginalVersion:
             files before ``apply``, which are in the journal of ``apply``.
 
     Raises:
-        UsageProblem: the argument ``baseline`` is None, but the journal has no original files, because ``apply``
-            changed no file.
+        UsageProblem: the argument ``baseline`` is None, but the journal has no original files. Either ``apply`` changed
+            no file, or all its runs are rolled back.
         NoTrainingFound: the argument ``baseline`` is neither a folder nor a revision that contains ``root``.
-        JournalDamaged: a journal cannot be read, or lists paths that ``apply`` must not change.
+        JournalDamaged: a journal cannot be read, or is invalid. For example, it lists a path outside the project.
     """
     if baseline is None:
         originals = original_files(root)
@@ -68,13 +68,13 @@ def find_original_version(root: Path, baseline: str | None) -> OriginalVersion:
 
 
 def original_files(root: Path) -> dict[str, bytes | None]:
-    """Return a dictionary: path of a file that ``apply`` changed → its original bytes; None for an added file.
+    """Return a dictionary: path of a file that ``apply`` changed → its original bytes.
 
-    The paths are POSIX paths relative to ``root``.
+    The paths are POSIX paths relative to ``root``. The value is None if ``apply`` added the file.
 
     Raises:
         UsageProblem: the command ``apply`` changed no file below ``root``, or all its runs are rolled back.
-        JournalDamaged: a journal cannot be read, or lists paths that ``apply`` must not change.
+        JournalDamaged: a journal cannot be read, or is invalid. For example, it lists a path outside the project.
     """
     project = journal_root(root)
     below = f"{root.resolve().relative_to(project).as_posix()}/".removeprefix("./")
@@ -172,6 +172,9 @@ def _read_objects(root: Path, commit: str, names: Sequence[str]) -> dict[str, by
 
 
 def _git(folder: Path, arguments: Sequence[str], given: bytes = b"") -> bytes | None:
-    """Run a git command that changes and downloads nothing; return its output, or None if the command fails."""
+    """Run a git command, and return its output; None if the command fails.
+
+    Pass only commands that read. Git does not download objects that a partial clone lacks.
+    """
     ended = run_git(folder, arguments, given, may_fetch=False)
     return ended.stdout if ended is not None and ended.returncode == 0 else None

@@ -58,7 +58,7 @@ def find_entry_points_before(
     calls.
 
     Raises:
-        UsageProblem: no entry point is selected, or the workload function does not exist.
+        UsageProblem: the expression ``options.select`` matches no entry point, or the workload function does not exist.
         NoTrainingFound: no entry point is found, or the file of the workload function does not exist.
         WorkloadFailed: the workload function failed.
     """

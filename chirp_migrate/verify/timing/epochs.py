@@ -49,8 +49,8 @@ would run.
 class RepeatedBatchLoading(Interception):
     """Context manager for zero-cost loading: a loader yields the same batch from memory again and again.
 
-    The number and the sizes of the batches are the same as without this context. Loaders whose number of batches is not
-    known, such as loaders of iterable datasets, load as usual.
+    The number and the sizes of the batches are the same as without this context. Loaders without ``batch_size`` (for
+    example with a ``batch_sampler``), and loaders whose sampler has no length (iterable datasets), load as usual.
 
     Attributes:
         is_active: whether loaders repeat one batch now. If False, loaders load as usual.
@@ -84,9 +84,9 @@ class RepeatedBatchLoading(Interception):
 class EpochTimer(Interception):
     """Context manager in which :meth:`time` divides a training call into epochs, and times each epoch.
 
-    Other contexts may also replace ``iter(loader)``. Enter this context after all of these contexts except
-    :class:`.SimulatedSteps`, so that a new epoch begins before the code of the other contexts uses the loader. Enter
-    :class:`.SimulatedSteps` after this context, so that waits for batches do not include simulated steps.
+    Several contexts may replace ``iter(loader)``. The context that was entered last runs first. Enter first contexts
+    such as :class:`RepeatedBatchLoading`, then this context, and :class:`.SimulatedSteps` last. A new epoch then begins
+    before the other contexts use the loader, and waits for batches do not include simulated steps.
 
     Args:
         turn: function that is called after each epoch, for example to wait for the next turn of this process. The
@@ -121,9 +121,9 @@ class EpochTimer(Interception):
 
         Args:
             call: function without parameters that runs the training.
-            enough_s: time in seconds; values below 0.2 count as 0.2. The timing continues until the timed epochs after
-                the first epoch have taken this time together, and at least ``least`` of these epochs are timed. The
-                timing also ends when ``most`` of these epochs are timed.
+            enough_s: seconds that the epochs after the first epoch must take in total; values below 0.2 count as 0.2.
+                The timing ends when this time is reached and at least ``least`` of these epochs are timed. The timing
+                also ends when ``most`` of these epochs are timed.
             reads_memory: whether to measure the memory of this process and its workers in the first epoch. A
                 measurement may take 0.1 s, which is not part of the epoch.
         """
@@ -219,7 +219,11 @@ class EpochTimer(Interception):
         self._start_clock()
 
     def _count_as_start_up(self, seconds: float) -> None:
-        """Count ``seconds``, and all epochs timed so far, as start-up time."""
+        """Count ``seconds``, and all epochs timed so far, as start-up time.
+
+        Call this method at the end of the first epoch, or at the end of a training call without a second epoch. Epochs
+        that were timed earlier were only iterations before the training, for example to compute a mean.
+        """
         visit, empty = self._visit, EntryPointTiming()
         visit.start_s += sum(visit.epochs_s) + seconds
         for name in ("epochs_s", "cached_s", "gpu_percent", *_OF_BATCHES):

@@ -1,7 +1,8 @@
 """Start the child processes of a verification, and let the processes take turns.
 
-Two timed processes take turns: one process trains for an epoch while the other process waits. The order of the two
-processes is random. The waiting process and its workers are suspended, so that prefetching does not use CPU time.
+Two timed processes take turns: one process trains for an epoch while the other process waits. In each turn, a random
+process trains first. Every second round has the opposite order of the round before, so that no version trains first
+more often. The waiting process and its workers are suspended, so that prefetching does not use CPU time.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class _OutOfTime(Exception):
 
 
 def make_child_process(spec: RunSpec, version: str, progress: Progress = ignore_progress) -> Child[RunResult]:
-    """Return a child process, which the caller must start as a context manager.
+    """Return a child process that has not started yet. The process starts in a ``with`` statement.
 
     Args:
         spec: the task of the child process.
@@ -123,7 +124,7 @@ class ChildStarter:
 
     @property
     def watch_limit_s(self) -> float:
-        """Return the longest time in seconds for the run of an entry point in which ``verify`` records the batches."""
+        """Return the time limit for one recorded run of an entry point, in seconds."""
         if len(self._discovery.entry_points) == 1:
             return self._settings.timeout_s
         return min(self._settings.timeout_s, max(_LEAST_WATCH_S, _WATCH_SHARE * self._settings.budget_s))
@@ -244,7 +245,7 @@ class ChildStarter:
     def _time_entry_point(
         self, pair: Mapping[str, Child[RunResult]], label: str, number: int, deadline: float
     ) -> dict[str, EntryPointTiming] | None:
-        """Time the entry point ``label`` in both versions; return None if the deadline passes first.
+        """Time the entry point ``label`` in both versions; return None if the timing is not complete at the deadline.
 
         In each turn, the two versions train for an epoch one after the other. In rounds with even numbers, their order
         is random. The next round has the opposite order, so that no version trains first more often than the other
@@ -279,7 +280,8 @@ class ChildStarter:
     def _run_turns(self, children: Sequence[Child[RunResult]], limit_s: float, cpu: int | None = None) -> None:
         """Let processes continue at the same time until each waits for its next turn; then suspend the processes.
 
-        A turn is the warm-up of a process, or one epoch, for example.
+        In most turns, a process trains for one epoch. In its first turn, the process prepares the timing, for example
+        by creating the data.
         """
         for child in children:
             child.give_turn(limit_s, cpu)
@@ -304,10 +306,11 @@ class ChildStarter:
 
         If time is short, the last entry points do not run.
 
-        The own run of an entry point is the full training that the user would run. Entry points with few timings and
-        long own runs come first, because long own runs have the largest part in the total time. Apart from this rule,
-        the order is random. The order must vary from round to round, because each entry point changes the state of the
-        process for the entry points after it.
+        The own run of an entry point is the full training that the user would run. Entry points with long own runs come
+        early, because these runs have the largest part in the total time. Each timing moves an entry point towards the
+        end of the next rounds, so that other entry points are timed, too. Apart from these rules, the order is random.
+        The order must vary from round to round, because each entry point changes the state of the process for the entry
+        points after it.
         """
         entries = [
             each

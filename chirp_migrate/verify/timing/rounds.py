@@ -124,10 +124,9 @@ class Rounds(msgspec.Struct, frozen=True, kw_only=True):
         made: the complete rounds, in the order in which they ran.
         looks: the interim analyses, in the order in which they ran.
         ended_with: why no more rounds ran (see :class:`StopReason`).
-        others_median: share of the CPUs that other processes used in a round, 0 to 1, as a median over the rounds; None
-            if this share was not measured.
-        others_most: largest share of the CPUs that other processes used in a round, 0 to 1; None if this share was not
-            measured.
+        others_median: median over all rounds of the share of the CPUs that other processes used, 0 to 1; None if this
+            share was not measured.
+        others_most: largest of these shares, 0 to 1; None if this share was not measured.
         not_watched: why the CPU use of other processes was not measured; None if their CPU use was measured.
     """
 
@@ -191,11 +190,13 @@ def run_rounds(
         max_rounds: largest number of rounds. Usually four rounds run; docs/verify.md describes when more rounds run.
         deadline: time at which the time budget ends, in seconds of ``time.monotonic``.
         full_training_epochs: function that returns a dictionary: label of an entry point that has not failed → number
-            of epochs of the user's full training. If the entry points that the first round timed have together less
-            than half of all these epochs, fewer rounds run, so that each round has time for more entry points.
+            of epochs of the user's full training. The first round may have time for only some of the entry points. If
+            these entry points have less than half of all epochs in the dictionary, the time is divided among three
+            rounds instead of four. Each round then has time for more entry points.
 
     Raises:
-        KeyboardInterrupt: the user pressed Ctrl-C before two rounds had run.
+        KeyboardInterrupt: the user pressed Ctrl-C before two rounds were complete. After two rounds, Ctrl-C only ends
+            the timing, and the function returns the complete rounds.
     """
     max_rounds = max(max_rounds, MIN_ROUNDS)
     planned = planned_interim_analyses(min(max_rounds, _USUAL_ROUNDS))

@@ -23,7 +23,7 @@ class StandInModel(torch.nn.Module):
     """A model that computes very little: one linear layer on 64 values of each sample, at evenly spaced positions.
 
     The input has the shape (B, …) with any sample shape, and the output is logits of shape (B, num_classes). The
-    constructor and ``forward`` accept and ignore all other arguments.
+    constructor ignores all arguments except ``num_classes``, and ``forward`` ignores all arguments except ``x``.
     """
 
     def __init__(self, num_classes: int = 1000, *_others: Any, **_named: Any) -> None:
