@@ -1,12 +1,13 @@
 """Change the files of a recorded run from one version to another.
 
 :func:`write_file_changes` changes all files, or raises an error midway. After an error, :func:`finish_file_changes`
-brings all files to their new version, from any state. Both functions need only data in the journal. So if a process is
-killed, another process can finish the changes.
+finishes the changes, or undoes the changes if the caller reverses them (:attr:`FileChange.reversed`). Both functions
+need only data in the journal. So if a process is killed, another process can finish or undo the changes.
 
 New bytes are first written to a temporary file next to the old file. Then the temporary file replaces the old file. The
-bytes of a file show whether the file has been replaced. An ``apply`` writes added files before the code that imports
-these files. A rollback removes the added files last. So the project can be imported at every moment.
+journal does not record which files are already replaced. Instead, :func:`finish_file_changes` compares the bytes of
+each file with both versions. An ``apply`` writes added files before the code that imports these files. A rollback
+removes the added files last. So the project can be imported at every moment.
 """
 
 from __future__ import annotations
@@ -61,9 +62,10 @@ class FileChangedMeanwhile(Exception):
 
 
 def changes_of_run(run: JournalRun) -> tuple[FileChange, ...]:
-    """Return the changes that apply a run, or the changes that undo a run in the state ``ROLLING_BACK``.
+    """Return the changes of files that a run makes.
 
-    A rollback changes each file from the version at the start of the rollback to the version before the run.
+    For a run in the state ``ROLLING_BACK``, return the changes that undo the run. These changes start from the versions
+    at the start of the rollback, which may contain later edits of the user.
     """
     rolling_back = run.state is RunState.ROLLING_BACK
     versions = ((f.path, f.found, f.before) if rolling_back else (f.path, f.before, f.after) for f in run.files)
@@ -77,8 +79,8 @@ def changes_of_run(run: JournalRun) -> tuple[FileChange, ...]:
 def file_hash(root: Path, path: str) -> str | None:
     """Return the SHA-256 of the file at ``path``, or None if the path does not exist.
 
-    For a folder or link, the result is :data:`NOT_A_FILE`. A path with a link among its parent folders also has the
-    result :data:`NOT_A_FILE`, because journals contain no such paths.
+    For a folder or link, the result is :data:`NOT_A_FILE`. The paths in a journal contain no links. So a link among the
+    parent folders of ``path`` was created later, and the result is also :data:`NOT_A_FILE`.
     """
     place = root / path
     if not _has_no_linked_parent(root, path):
@@ -169,7 +171,7 @@ def remove_folders(root: Path, folders: Sequence[str]) -> None:
 
 
 def remove_bytecode(root: Path, created: Iterable[str]) -> None:
-    """Remove the bytecode of modules that a run created, so that the folders of the modules become empty.
+    """Remove the bytecode of modules that a run created. Otherwise, the folders of these modules would not be empty.
 
     Args:
         root: the folder of the project.

@@ -35,8 +35,8 @@ class CommitResult:
         run: number of the run, such as ``0001``; an empty string if no file had to be written.
         linked: paths of written files that had further hard links. The further hard links keep the old bytes, and are
             now separate files.
-        found: a sentence that describes the interrupted run that was undone or finished before the commit; None if no
-            run was interrupted.
+        found: a sentence on an earlier run that was interrupted, and was undone or finished before this commit; None if
+            no run was interrupted.
     """
 
     applied: tuple[FilePlan, ...]
@@ -64,7 +64,8 @@ def commit_plan(
         plan: the plan to write; files that would not change are omitted.
         on_step: function that shows each finished step to the user. If the function raises an error, the commit stops
             and is undone.
-        documents: further documents for the journal, by name (see :meth:`.JournalRun.document`).
+        documents: dictionary, name of a further file in the journal, such as ``plan.json`` → its bytes; None for no
+            further files.
 
     Raises:
         WriteRefused: a file changed after the plan was made, a path leads outside the root, or another process of
@@ -157,7 +158,7 @@ def _can_create_file(root: Path, path: str) -> bool:
 
 
 def _why_not_writable(place: Path) -> str | None:
-    """Return the reason why this user should not write to ``place``; None without a reason.
+    """Return the reason why this user should not write to ``place``; None if this user can write to ``place``.
 
     A file with a read-only mode counts as not writable for all users, even for root.
     """

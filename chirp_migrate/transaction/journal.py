@@ -4,8 +4,8 @@ Each applied run has a folder, such as ``.chirp-migrate/0001`` for run 1. The fi
 the format that ``journal_schema`` defines. The folder also contains the bytes of each file before and after the run.
 These bytes are in files whose name is the SHA-256 of the bytes. The name of the folder is ``new-0001`` until the folder
 is complete, and ``old-0001`` while the folder is being removed. So a folder whose name is only a number always contains
-a complete record. The folder also contains documents that only reports read, which are ``plan.json`` (the applied
-plan), ``verify.json`` (the last result of ``verify``) and ``doctor.json`` (the last result of ``doctor``).
+a complete record. The folder also contains documents that only the command ``report`` reads, which are ``plan.json``
+(the applied plan), ``verify.json`` (the last result of ``verify``) and ``doctor.json`` (the last result of ``doctor``).
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class JournalRun:
 
     @property
     def files(self) -> tuple[JournalFile, ...]:
-        """Return the files of the run, in the order in which they are written."""
+        """Return the files of the run, in the order of the plan."""
         return self.record.files
 
     @property
@@ -215,7 +215,8 @@ def record_new_run(
         folders: the folders to create for these files; parents come before their subfolders.
         contents: the bytes of all files before and after the run. Each key is the SHA-256 of its bytes.
         on_step: function that shows each finished step to the user.
-        documents: further documents of the run, by name (see :meth:`JournalRun.document`).
+        documents: dictionary, name of a further file of the run, such as ``plan.json`` → its bytes; None for no further
+            files.
 
     Raises:
         OSError: the record cannot be written. In this case, nothing is recorded.
@@ -264,10 +265,10 @@ def record_run_state(
     Args:
         run: the run as recorded.
         state: the new state.
-        files: the new records of the files of the run; None keeps the present records.
+        files: new records of all files; None keeps the present records.
         folders: the new list of folders that the run created; None keeps the recorded list.
-        contents: further bytes to store with the run before the state changes; None for no further bytes. Each key is
-            the SHA-256 of its bytes.
+        contents: further bytes to store with the run; None for no further bytes. The function stores these bytes first,
+            and then changes the state. Each key is the SHA-256 of its bytes.
 
     Raises:
         OSError: the record cannot be written. The recorded state stays unchanged.
@@ -307,7 +308,9 @@ def remove_record(run: JournalRun) -> None:
 
 
 def remove_leftovers(root: Path) -> None:
-    """Remove incomplete records of interrupted runs. If no run is recorded, also remove the journal's ``.gitignore``.
+    """Remove all folders that :func:`incomplete_record_folders` returns.
+
+    If no run is recorded, also remove the journal's ``.gitignore``.
 
     Raises:
         OSError: a file or folder cannot be removed.
@@ -322,7 +325,7 @@ def remove_leftovers(root: Path) -> None:
 
 
 def _folder_names(root: Path, pattern: re.Pattern[str]) -> list[str]:
-    """Return the names of folders in the journal that match ``pattern``, in numerical order, without links."""
+    """Return the names of folders (not of links) in the journal that match ``pattern``, in numerical order."""
     home = journal_folder(root)
     try:
         if not stat.S_ISDIR(home.lstat().st_mode):

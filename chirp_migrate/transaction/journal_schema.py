@@ -124,7 +124,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True):
         state: the state of the run.
         created: time at which the run began, as ISO 8601 in UTC.
         folders: posix paths of the folders that the run created; parents come before their subfolders.
-        files: the files of the run, in the order in which they are written.
+        files: the files of the run, in the order of the plan.
     """
 
     schema: Literal[1] = SCHEMA
@@ -145,7 +145,7 @@ def check_relative_path(path: str) -> str:
     """Return ``path`` unchanged if it is a plain relative posix path that stays below the root of the project.
 
     Raises:
-        ValueError: the path has another form, or leads into a journal or into the folder ``.git``.
+        ValueError: the path has another form, or contains a part ``.git`` or ``.chirp-migrate`` (the journal).
     """
     if not path or "\0" in path:
         raise ValueError(f"{path!r} is not a valid path")

@@ -1,8 +1,10 @@
 """A lock that permits only one process of this program at a time in a project.
 
 The lock is a file lock of the operating system, so the system releases the lock when the process ends. The text in the
-lock file names the process that holds the lock, by process id and machine. Error messages name this process. On a
-network file system without locks, the lock counts as held while the process in the lock file is alive.
+lock file names the process that holds the lock, by process id and machine. Error messages name this process.
+
+Some network file systems have no locks. On these file systems, the lock counts as held if the process that the lock
+file names is still running. A process on another machine counts as running.
 """
 
 from __future__ import annotations

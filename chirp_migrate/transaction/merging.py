@@ -21,16 +21,18 @@ class MergeConflict(Exception):
 
 
 def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> bytes:
-    """Apply the difference between ``base`` and ``other`` to ``edited`` with ``git merge-file``, and return the result.
+    """Undo the changes of ``apply`` in ``edited`` with ``git merge-file``, and return the result.
 
     Args:
-        path: path of the file. The result must be valid Python for the suffix ``.py``, and valid JSON for ``.ipynb``.
+        path: path of the file. If ``edited`` is valid Python (suffix ``.py``) or JSON (``.ipynb``), the result must
+            also be valid.
         edited: the bytes of the file with later edits.
         base: the bytes that ``apply`` wrote, before the later edits.
-        other: the bytes before ``apply``. The result consists of these bytes with the later edits.
+        other: the bytes before ``apply``. The result differs from these bytes only by the later edits.
 
     Raises:
-        MergeConflict: the later edits and ``apply`` changed the same lines, or the merged file is not valid.
+        MergeConflict: the later edits and ``apply`` changed the same lines, git cannot merge the file as text, or the
+            merged file is not valid.
         WriteRefused: git is not installed.
     """
     with tempfile.TemporaryDirectory(prefix="chirp-migrate-merge-") as folder:
@@ -57,7 +59,7 @@ def three_way_merge(path: str, edited: bytes, base: bytes, other: bytes) -> byte
 
 
 def _first_conflict_line(merged: bytes) -> int:
-    """Return the number of the line at which the first conflict begins, from 1."""
+    """Return the number of the line at which the first conflict begins, counted from 1."""
     lines = merged.split(b"\n")
     return next((number for number, line in enumerate(lines, 1) if line.startswith(_MARKER)), 1)
 

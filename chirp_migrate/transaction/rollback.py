@@ -32,7 +32,7 @@ from chirp_migrate.transaction.recovery import os_error_text, recover_and_lock
 
 @dataclass(frozen=True)
 class RollbackResult:
-    """The result of a rollback. Files are posix paths relative to the root, in the order of the run.
+    """The result of a rollback. Each list of files contains posix paths relative to the root, in the order of the plan.
 
     Attributes:
         restored: files that have their earlier bytes and permission bits again.
@@ -63,7 +63,8 @@ def rollback(
     Args:
         root: the folder of the project.
         run: number of the run to undo; None for the last run. The function refuses to undo a run if a later run wrote
-            to the same files. After the rollback, later runs are still applied, and can be undone, too.
+            to the same files, even if ``force`` is True. After the rollback, later runs are still applied, and can be
+            undone, too.
         force: whether to also restore files that were edited after the run. If True, these edits are lost.
         merge: whether to keep edits that were made after the run, with git's three-way merge.
         on_step: function that shows each finished step to the user. If the function raises an error, the rollback stops
@@ -71,8 +72,9 @@ def rollback(
 
     Raises:
         UsageProblem: no run is applied in ``root``, or no applied run has this number.
-        WriteRefused: files were edited after the run or cannot be merged, a later run wrote to the same files, or
-            another process of chirp-migrate is running. The message lists the files. Nothing is changed.
+        WriteRefused: files were edited after the run or cannot be merged, or a later run wrote to the same files. The
+            message names these files. Other reasons are that git is not installed, which ``merge`` needs, or that
+            another process of chirp-migrate is running. Nothing is changed.
         CommitFailed: a file cannot be written; the message describes the state of the project.
     """
     root = root.resolve()
@@ -121,7 +123,8 @@ def _index_of_run(runs: Sequence[JournalRun], number: int) -> int:
 def _transfer_folder_ownership(run: JournalRun, later: Iterable[JournalRun]) -> None:
     """Record the folders that ``run`` created as folders of each later run that has files in these folders.
 
-    The rollback of the last such run then removes the empty folders.
+    The rollback of ``run`` cannot remove these folders, because they contain files of later runs. The rollback of a
+    later run then removes each of its folders that is empty.
     """
     for heir in later:
         above = {str(parent) for file in heir.files for parent in PurePosixPath(file.path).parents}

@@ -35,7 +35,8 @@ class TuneConfig:
 
     Attributes:
         file: path of the file as the user typed the path, for messages.
-        location: absolute path of the file, which a function of the user may get as its argument.
+        location: absolute path of the file. ``tune`` passes this path to a function or class of ``--dataset`` or
+            ``--unaugmented`` that requires an argument.
         data: keys and values of the section ``data``; an empty mapping if the file lacks this section.
         training: keys and values of the section ``training``; an empty mapping if the file lacks this section.
         system: keys and values of the section ``system``; an empty mapping if the file lacks this section.

@@ -1,4 +1,4 @@
-"""Define a class for a dataset that ``tune`` measures, and for the loader arguments that all measurements share."""
+"""Define :class:`MeasuredDataset`: a dataset that ``tune`` measures, with the loader arguments of all measurements."""
 
 from __future__ import annotations
 

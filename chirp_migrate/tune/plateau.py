@@ -3,16 +3,17 @@
 The best configuration has the highest mean rate, in samples per second. The ratio of a configuration is its rate
 divided by the rate of the best configuration. ``tune`` measures configurations in rounds, and each round yields one
 ratio for each measured configuration. The mean ratio of a configuration is the geometric mean of its ratios over all
-rounds, with an interval from Student's t-distribution. A configuration is tied with the best configuration if its mean
-ratio is at least 0.95.
+rounds, with a 95 % interval from Student's t-distribution. A configuration is tied with the best configuration if its
+mean ratio is at least 0.95.
 
-``tune`` picks one configuration: the smallest one of the best configuration and all configurations that are tied with
-the best. The smallest configuration has the fewest worker processes. If two configurations have equally many worker
-processes, the configuration with fewer threads is smaller. If the threads are equally many, too, the configuration that
-loads fewer batches ahead is smaller. Rounds continue until the pick is unlikely to change, or the time is up. The pick
-is unlikely to change if two conditions hold. First, the interval of the pick and of each smaller configuration does not
-contain 0.95. Second, even the upper end of the interval of each larger configuration is too low to make this
-configuration the pick.
+``tune`` picks the smallest tied configuration. The best configuration counts as tied, too. The smallest configuration
+has the fewest worker processes. If two configurations have equally many worker processes, the configuration with fewer
+threads is smaller. If the threads are equally many, too, the configuration that loads fewer batches ahead is smaller.
+
+Rounds continue until the pick is unlikely to change, or the time is up. The pick is unlikely to change if two
+conditions hold. First, the interval of the pick and of each smaller configuration does not contain 0.95. Second, the
+interval of each larger configuration does not contain 0.95, or its upper end is below 1 / 0.95. Then no larger
+configuration is likely to become so fast that the pick is more than 5 % slower.
 """
 
 from __future__ import annotations

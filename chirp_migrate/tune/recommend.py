@@ -40,8 +40,8 @@ def add_recommendations(loader: LoaderReport, training: TrainingRun | None) -> N
 
     Args:
         loader: the report on the loader, which already contains the measurements.
-        training: the training that ran, from which a recommendation on GPU use is computed; None for no such
-            recommendation.
+        training: the training that ran. If its GPU utilisation is too low, the function adds a recommendation on GPU
+            use. The value None means that the function adds no such recommendation.
     """
     chosen = pick_smallest_best(loader.measured)
     loader.picked = None if chosen is None else chosen.candidate
@@ -99,7 +99,10 @@ def _recommend_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> li
 
 
 def _recommend_persistent_workers(loader: LoaderReport, chosen: CandidateMeasurement) -> list[Recommendation]:
-    """Recommend persistent workers if the start of workers takes at least 5 % of the remaining time of an epoch."""
+    """Recommend persistent workers if the time until the first batch is long.
+
+    The limit is 5 % of the time that the started workers need to load all samples once.
+    """
     start_s = statistics.median(chosen.first_batch_s)
     epoch_s = loader.samples / mean_rate(chosen.rates).value
     if start_s < NOTICEABLE * epoch_s:
@@ -120,7 +123,10 @@ def _describe_failures(loader: LoaderReport) -> list[Recommendation]:
 
 
 def _recommend_batch_size(loader: LoaderReport) -> list[Recommendation]:
-    """Recommend another batch size if loading is provably slower with the batch size of the training."""
+    """Recommend the batch size with the fastest loading, if the batch size of the training is more than 5 % slower.
+
+    The 95 % interval of the ratio of both rates must show that the difference is so large.
+    """
     placed = {
         measured.candidate.batch_size: comparison
         for measured, comparison in zip(loader.batch_sizes, compare_with_best(loader.batch_sizes), strict=True)

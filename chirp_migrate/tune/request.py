@@ -37,7 +37,7 @@ class TuneTask:
     """The task of the child process.
 
     The dataset to measure comes from ``dataset``. If ``dataset`` is empty, the dataset comes from ``config``. If
-    ``config`` is also None, the child runs the training ``discovery``, and measures the loaders of this training.
+    ``config`` is also None, the child runs the entry points in ``discovery``, and measures their loaders.
 
     Attributes:
         tree: working directory and first import path of the child.
@@ -45,11 +45,11 @@ class TuneTask:
         dataset: reference ``MODULE:CALLABLE`` to a function or class that returns a dataset or a loader; an empty
             string if the user named no dataset.
         unaugmented: reference ``MODULE:CALLABLE`` to a function or class that returns the same dataset without
-            augmentation; an empty string if the user named no such function.
+            augmentation; an empty string if the user named no such function or class.
         config: the configuration file of the training; None without such a file.
         discovery: the entry points (training functions or a script) whose loaders are measured; None without a
             training.
-        sizes: numbers of samples and epochs of the training.
+        sizes: size of the training, such as its numbers of samples and epochs.
         lost: dictionary, label (short unique name) of an entry point that crashed or hung in an earlier process → how
             this process ended. These entry points do not run again.
         profile: path of the file in which the picked settings are saved; an empty string to save nothing.

@@ -63,9 +63,10 @@ def run(
         request: the task.
         progress: function that is called with progress messages.
         before_entry_point: function that is called before each entry point (training function or script) runs. Its
-            first argument is the label (short unique name) of the entry point. Its second argument is the number of
-            other entry points, from which the parent process decides whether to skip an entry point that crashes. After
-            all entry points, before the measurement, the function is called once more with ``("", 0)``.
+            first argument is the label (short unique name) of the entry point. Its second argument is the number of the
+            other entry points. If this number is 0, the parent process does not skip an entry point that crashes, but
+            raises an error. After all entry points, before the measurement, the function is called once more with
+            ``("", 0)``, so that the parent process can start a new time limit.
 
     Raises:
         TaskNotPossible: the requested dataset or training cannot be measured.
@@ -217,7 +218,11 @@ def _measure_batch_sizes(
 
 
 def _thread_counts(subject: MeasuredDataset, thread_safe: bool) -> tuple[int, ...]:
-    """Return the numbers of prefetching threads to measure; no numbers if the user's code may not be thread-safe."""
+    """Return the numbers of prefetching threads to measure.
+
+    The result is empty unless ``thread_safe`` is True, or all samples are in memory and the ``collate_fn`` only stacks
+    samples.
+    """
     if not thread_safe and not (is_in_memory(subject.dataset) and is_stacking_collate(subject.collate)):
         return ()
     most = usable_cpus()

@@ -24,9 +24,9 @@ def save_picked_settings(
     """Save the picked settings for a loader in the profile; return None, or the reason if saving is not possible.
 
     For each call, ``OptimalDataLoaderFactory`` looks for an entry of the profile with the same arguments as the call.
-    So the function saves an entry for calls without ``num_workers``. If the original loader has workers, the function
-    also saves an entry for calls with the original ``num_workers``. The settings in the second entry use at most the
-    original number of workers.
+    So the function saves an entry for calls in which ``num_workers`` is missing or 0, which count as the same call. If
+    the original loader has workers, the function also saves an entry for calls with the original ``num_workers``. The
+    settings in the second entry use at most the original number of workers.
 
     Args:
         measured_dataset: the dataset and the arguments of its loader.

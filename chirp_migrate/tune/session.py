@@ -41,7 +41,8 @@ def tune_project(request: TuneTask, training: VerifyOptions | None, timeout_s: f
         request: the task for the child process, with the folder of the project as ``tree``.
         training: options of the training whose loaders are measured; None if ``request`` names a dataset or a
             configuration file instead.
-        timeout_s: seconds after which the process counts as hung.
+        timeout_s: time limit in seconds for the start of the process, for each entry point, and for the measurement. A
+            process that takes longer counts as hung.
         progress: function that is called with progress messages.
 
     Raises:
@@ -86,7 +87,7 @@ def _run_measurement(request: TuneTask, timeout_s: float, progress: Progress) ->
 
 
 def _entry_point_limit_s(request: TuneTask, timeout_s: float) -> float:
-    """Return the longest time in seconds that an entry point may take until its loaders have yielded some batches."""
+    """Return the time limit in seconds for an entry point, which only runs until its loaders have yielded batches."""
     left_s = (request.ends_at or math.inf) - time.time()
     return min(timeout_s, max(_LEAST_ENTERING_S, _ENTERING_SHARE * left_s))
 

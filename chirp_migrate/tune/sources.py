@@ -64,10 +64,11 @@ def build_dataset_from_reference(
 def build_dataset_from_config(tree: Path, config: TuneConfig, uses_runtime: bool) -> MeasuredDataset:
     """Build the training dataset that a configuration file describes.
 
-    The function looks for the only module in ``tree`` that has a function ``get_train_transforms`` and a dataset class.
-    The constructor of this class must have the parameter ``transform`` and at least one other parameter. The arguments
-    for the other parameters come from the sections ``data`` and ``training`` of the configuration file. For example,
-    the argument for the parameter ``csv_file`` is the value of the key ``csv_file``, ``data_csv_file`` or ``data_csv``.
+    The modules in ``tree`` with a function ``get_train_transforms`` must contain exactly one dataset class. A class
+    counts as a dataset class if its constructor has the parameter ``transform`` and at least one other parameter. The
+    arguments for the other parameters come from the sections ``data`` and ``training`` of the configuration file. For
+    example, the argument for the parameter ``csv_file`` is the value of the key ``csv_file``, ``data_csv_file`` or
+    ``data_csv``.
 
     Raises:
         TaskNotPossible: the project has no such class or several such classes, or the file lacks the value of a

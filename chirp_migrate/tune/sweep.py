@@ -2,9 +2,11 @@
 
 A measured rate does not include the start of workers, because the clock starts when the first batch of every worker has
 arrived. The measurement then takes equally many further batches from every worker, and stops the clock when the last of
-these batches has arrived. The first rounds measure every candidate once, and later rounds omit candidates that are
-provably too slow. Every second round uses the reverse order, so that all candidates suffer equally if the machine
-becomes slower.
+these batches has arrived.
+
+Each of the first three rounds measures every candidate once. Later rounds omit candidates whose 95 % interval shows
+that they are more than 5 % slower than the best candidate. A candidate that fails is not measured again. Every second
+round uses the reverse order, so that all candidates suffer equally if the machine becomes slower.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ def setting_combinations(
 ) -> list[CandidateSettings]:
     """Return all combinations of loader settings to measure, ordered by their number of workers.
 
-    The result always contains loading in the main process, and the present settings of the training.
+    The result always contains loading in the main process, and ``current_settings`` if they are known.
 
     Args:
         workers: the values of ``num_workers`` to combine.
@@ -147,9 +149,9 @@ class SettingsSweep:
 
     @property
     def cpu_share(self) -> float | None:
-        """Return the share of time in which loading in the main process computes, 0 to 1; None if not measured.
+        """Return CPU time / wall time of loading in the main process, 0 to 1; None if not measured.
 
-        The share is CPU time / wall time, as a median over all measurements.
+        The value is the median over all measurements.
         """
         return median(self._cpu_shares) if self._cpu_shares else None
 
@@ -206,7 +208,8 @@ class SettingsSweep:
     def _candidates_of_round(self) -> list[CandidateMeasurement]:
         """Return the candidates (combinations of settings) that the next round measures, in order.
 
-        Later rounds omit candidates that are provably too slow.
+        The result omits candidates that failed. After :data:`MIN_ROUNDS` rounds, the result also omits candidates whose
+        95 % interval shows that they are more than 5 % slower than the best candidate.
         """
         contenders = self._contenders() if self.rounds >= MIN_ROUNDS else self.measured
         return order_of_round([one for one in contenders if one.error is None], self.rounds)

@@ -39,7 +39,7 @@ class CandidateSettings:
 
     @property
     def at_once(self) -> int:
-        """Return the number of batches that are loaded at the same time."""
+        """Return how many batches are loaded in parallel: one by each worker process or thread."""
         return max(self.num_workers, self.prefetch_threads, 1)
 
     @property
@@ -74,7 +74,7 @@ class CandidateMeasurement:
 
 
 def mean_rate(rates: Sequence[float]) -> Ratio:
-    """Return the geometric mean of rates, with its interval.
+    """Return the geometric mean of rates, with its 95 % interval.
 
     For a single rate, both ends of the interval are equal to this rate.
 
@@ -137,8 +137,8 @@ class Recommendation:
         setting: name of the setting, such as ``num_workers`` or ``data.num_workers in config.yaml``.
         value: the recommended value, or the recommended change of the setting.
         why: the measured values that are the reason for the recommendation, as text.
-        warning: whether the recommendation is a warning, because settings failed or a measured value clearly misses a
-            target.
+        warning: whether the recommendation is a warning. A warning means that some settings failed, or that a measured
+            value is outside a limit in docs/tune.md, such as augmentation above 30 % of the loading time.
     """
 
     setting: str
@@ -219,7 +219,7 @@ class TrainingRun:
     """The training whose loaders ``tune`` measured.
 
     Attributes:
-        seconds: wall time of the training calls in seconds.
+        seconds: wall time in which the training functions or the script ran, in seconds.
         gpu_percent: mean utilisation of the GPUs during the training, in percent; None if the utilisation cannot be
             read.
         gpu: description of the GPUs, or "no GPU" with the reason.

@@ -49,7 +49,7 @@ class _LoaderGroup:
     Attributes:
         loader: the first loader of the group that the training used.
         role: purpose of the loaders, ``training`` or ``validation``.
-        waited_s: seconds that the training waited for batches, without the first batch of each iteration.
+        waited_s: seconds that the training waited for batches, without the first batch of each iteration over a loader.
         whole_s: the seconds in ``waited_s``, plus the seconds of the training steps between these batches.
     """
 
@@ -128,7 +128,7 @@ def watch_loaders(
 
     Args:
         training_calls: dictionary, label (short unique name) of an entry point (a training function or script) →
-            function that returns its training call.
+            function that prepares this entry point, and returns the call that trains.
         progress: function that is called with progress messages.
         time_limit_s: time limit in seconds for this function and the later measurement together.
         before_entry_point: function that is called before each entry point runs, with the label of the entry point.

@@ -48,12 +48,13 @@ def build_report(
 ) -> VerifyReport:
     """Build the report of a verification from all its measurements.
 
-    The report contains the seconds of every round, and a record of every iteration over a loader in the small runs.
+    The report contains the seconds of every round, and a record of every iteration over a loader in the watched runs
+    (short trainings in which ``verify`` records batches and losses, and measures no times).
 
     Args:
         discovery: the entry points (training functions or a script) that were found in the project.
         settings: options of the verification, such as the time budget.
-        recorded_runs: the records of a small run of each entry point, in both versions.
+        recorded_runs: the records of the watched run of each entry point, in both versions.
         equivalence: the result of comparing these records: differences, and notes on values that were not compared.
         rounds: the rounds of the timing, in each of which both versions trained; no rounds if the comparison found a
             difference.
@@ -217,7 +218,10 @@ def _metric_values(timed: Rounds, side: str) -> dict[str, float | None]:
 
 
 def _describe_simulation(discovery: DiscoveredEntryPoints, settings: VerifyOptions, timed: Rounds) -> SimulatedDevice:
-    """Describe the simulated device steps, and compute the share of the time in which the simulated device was busy."""
+    """Describe the simulated device steps, and compute the share of the time in which the simulated device was busy.
+
+    A simulated step imitates a training step on a device. It takes time but no CPU (option ``--simulate-step-ms``).
+    """
     step_ms = settings.simulate_step_ms
     first = timed.made[0].visits if timed.made else {}
     steps = {

@@ -1,7 +1,8 @@
 """Run a training script of the user, such as ``python train.py …`` or ``python -m package.train …``.
 
-The script runs inside the child process of ``verify``, so that ``verify`` can observe its loaders. The script gets the
-arguments from the user's command line, and no arguments of ``verify``. After enough epochs, ``verify`` ends the script.
+``verify``, ``doctor`` and ``tune`` run the script in a child process, in which they can observe the loaders of the
+script. The script gets the arguments from the user's command line, and no arguments of these commands. A command ends
+the script as soon as the script has run the epochs that the command needs.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ def script_of_command(command: Sequence[str]) -> Script:
 def prepare_script(command: Sequence[str]) -> Callable[[], Any]:
     """Return a function that runs the script of a command line as the module ``__main__``.
 
-    The function raises :class:`~chirp_migrate.training.errors.NoSuchObject` if the module does not exist.
+    The returned function raises :class:`~chirp_migrate.training.errors.NoSuchObject` if the module does not exist.
     """
     script = script_of_command(command)
 

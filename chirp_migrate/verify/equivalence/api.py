@@ -71,7 +71,8 @@ def read_public_signatures(names_by_module: dict[str, list[str]]) -> Api:
     """Import modules of a project, and return the signatures of their public names.
 
     The function imports only modules of ``utils/``. For a module outside ``utils/``, the result contains signatures
-    only if the training has already imported the module. If not, the result only shows whether the module exists.
+    only if the training has already imported the module. For any other module outside ``utils/``, the result contains
+    the reason instead: the training does not import the module, or the module no longer exists.
 
     Args:
         names_by_module: dictionary, import name of a module → the public names in this module whose signatures are
@@ -131,9 +132,10 @@ def _module_exists(module: str) -> bool:
 def _is_compatible(after: Signature | str, before: Signature, by_name: bool) -> bool:
     """Return whether every call that fits the signature ``before`` also fits the signature ``after``.
 
-    The signature ``after`` must have all parameters of ``before``. Additional parameters must be optional, and must not
-    come before a parameter that callers can pass by position. If ``by_name`` is False, callers pass all arguments by
-    position, so the names of the parameters may differ.
+    The signature ``after`` must have all parameters of ``before``, in the same order, with the same kinds and defaults.
+    Additional parameters must be optional, and must not come before a parameter that callers can pass by position. The
+    names of the parameters must also be the same, unless ``by_name`` is False: callers then pass all arguments by
+    position.
     """
     if isinstance(after, str):
         return False

@@ -1,4 +1,6 @@
-"""Compute statistics of augmented samples, and find samples whose augmentation used the same random numbers.
+"""Compute statistics of augmented samples, and find pairs of samples that were augmented with the same random numbers.
+
+A batch has the shape (B, ..., F, T), with B samples, F frequency bins and T time frames.
 
 Statistical tests compare these statistics before and after the migration. The statistics :data:`STATISTICS` need only
 the augmented sample. The statistics :data:`PAIRED` compare an augmented sample with the same sample without
@@ -87,9 +89,10 @@ class VisibleAugmentation:
     Attributes:
         masked: one bit for each time frame, followed by one bit for each frequency bin. A bit is 1 if augmentation
             masked its frame or bin. Without masks, the value is ``b""``.
-        changes: float32 array of up to 4,095 values. Each value is the difference between the augmented sample and the
-            same sample without augmentation at one position. The value is None if the sample without augmentation
-            cannot be read.
+        changes: float32 array. Each value is the difference between the augmented sample and the same sample without
+            augmentation, at one position of the sample. To save time, the array contains only evenly spaced positions
+            of a sample that has more than 4,095 values. The array is None if the sample without augmentation cannot be
+            read.
         noisy: whether augmentation changed more than half of the values of the sample.
         small: size of a small change, which is the 10 % quantile of the absolute values of all changes that are not 0.
             The comparison with another sample ignores differences that are far smaller than this size.
@@ -102,7 +105,7 @@ class VisibleAugmentation:
 
     @property
     def is_comparable(self) -> bool:
-        """Return whether the sample has masks or noise, which can be compared with another sample."""
+        """Return whether the sample has masks or noise, because only these effects can be compared between samples."""
         return bool(self.masked) or self.noisy
 
     def equals(self, other: VisibleAugmentation) -> bool:
@@ -240,7 +243,7 @@ def _pairs_at_same_position(
 
 
 def _count_equal_pairs(pairs: Iterable[tuple[LoadedSample, LoadedSample]]) -> tuple[int, int]:
-    """Count the pairs that can be compared, and the pairs among them that were augmented with the same numbers."""
+    """Count the pairs that can be compared, and how many of these pairs have the same random numbers."""
     comparable = [(a.draw, b.draw) for a, b in pairs if a.draw.is_comparable and b.draw.is_comparable]
     return len(comparable), sum(a.equals(b) for a, b in comparable)
 
@@ -258,10 +261,11 @@ def _as_images(batch: torch.Tensor) -> torch.Tensor:
 
 
 def _find_constant_lines(x: torch.Tensor, before: torch.Tensor, axis: int) -> torch.Tensor:
-    """Return a bool tensor of shape (B, lines): whether augmentation made the values of a line nearly equal.
+    """Return a bool tensor of shape (B, lines), which is True for each line that augmentation masked.
 
-    A line is a time frame (``axis`` 2) or a frequency bin (``axis`` 3). The values must be nearly equal in every
-    channel. To save time, the function reads only 48 to 72 values of a line that has 96 or more values.
+    A line is a time frame (``axis`` 2) or a frequency bin (``axis`` 3). A line counts as masked if augmentation made
+    its values nearly equal to each other, in every channel. To save time, the function reads only 48 to 72 evenly
+    spaced values of a line that has 96 or more values.
     """
     step = max(1, x.shape[axis] // _SPREAD_OVER)
     some = (slice(None),) * axis + (slice(None, None, step),)

@@ -32,9 +32,9 @@ class Equivalence:
         notes: sentences on values that were not compared, and on problems that both versions have.
         smallest_p: dictionary, label (short unique name) of an entry point, which is a training function or script →
             smallest p-value of its statistical tests, after Holm's correction.
-        detectable_changes: dictionary, label of an entry point → size of a change of a distribution, 0 to 1. Each
-            two-sample test of the entry point finds a change of this size in 9 of 10 verifications. The size is the
-            largest distance between the distribution functions before and after the change.
+        detectable_changes: dictionary, label of an entry point → smallest change of a distribution that each two-sample
+            test of the entry point finds in 9 of 10 verifications. The size of a change, 0 to 1, is the largest
+            distance between the distribution functions before and after the change.
         unrepeatable: entry points whose losses or batches differ even between two runs of the version before the
             migration.
     """
@@ -55,7 +55,7 @@ class Equivalence:
         self.found.append(TrainingDifference(name, entry_point, f"{entry_point}: {text}" if entry_point else text))
 
     def __add__(self, other: Equivalence) -> Equivalence:
-        """Return a comparison that contains the results of this comparison and of ``other``."""
+        """Return an :class:`Equivalence` that contains the results of both comparisons."""
         return Equivalence(
             self.found + other.found,
             self.notes + other.notes,
@@ -177,8 +177,8 @@ def compare_return_values(
     Args:
         before: dictionary, label of the entry point → its recorded run before the migration.
         after: dictionary, label of the entry point → its recorded run after the migration.
-        second_results: dictionary, version (``before`` or ``after``) → label of the entry point → return value of its
-            second run, as the result of :func:`.leaf_fingerprints`.
+        second_results: return values of the second runs, as results of :func:`.leaf_fingerprints`. The value for an
+            entry point is ``second_results[version][label]``, where the version is ``before`` or ``after``.
         unrepeatable_labels: labels of entry points whose losses or batches differ from run to run. For these entry
             points, the function checks only that no value is missing after the migration.
     """
@@ -302,7 +302,7 @@ def _compare_picklability(
 
 
 def _describe_dropped_validation(after: Sequence[LoaderPassTrace]) -> list[str]:
-    """Return a list with one sentence: which validation iteration first omits samples because of ``drop_last``.
+    """Return a list with one sentence on the first validation iteration that omits samples because of ``drop_last``.
 
     If no validation iteration omits samples, the list is empty.
     """
