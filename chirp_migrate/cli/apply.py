@@ -104,8 +104,8 @@ def _preview(request: PlanRequest, plan_file: Path | None, output: Output, *, ig
     """Print a diff of the changes, and write nothing.
 
     Raises:
-        WriteRefused: an earlier run of ``apply`` was interrupted. Only a command that writes files can finish or undo
-            that run.
+        WriteRefused: an earlier run of ``apply`` or ``rollback`` was interrupted. The preview writes nothing, so it
+            cannot restore the files of that run.
     """
     if has_unfinished_run(request.journal):
         raise WriteRefused(
@@ -126,10 +126,10 @@ def _recover_from_interruption(request: PlanRequest, output: Output) -> None:
 
 
 def _plan_to_apply(request: PlanRequest, plan_file: Path | None, output: Output) -> tuple[Plan, frozenset[str]]:
-    """Return the plan to apply, and the paths of the files with edited hunks.
+    """Return the plan to apply, and the paths of the files with hunks that the user edited.
 
     If ``plan_file`` is None, the function makes a new plan. Otherwise, the function reads the plan from the file, and
-    removes all refused hunks.
+    removes all hunks that the user refused.
     """
     if plan_file is None:
         return make_plan(request, output), frozenset()

@@ -29,7 +29,7 @@ from chirp_migrate.transaction.journal import APPLIED_PLAN, applied_runs, has_un
 def accepted_part_of_plan(
     reviewed_plan: PlanFile, request: PlanRequest, plan_file: Path
 ) -> tuple[Plan, frozenset[str]]:
-    """Return the accepted part of a reviewed plan, and the paths of the files with edited hunks.
+    """Return the accepted part of a reviewed plan, and the paths of the files with hunks that the user edited.
 
     Raises:
         WriteRefused: the review of the plan is not finished, or accepted hunks depend on refused hunks.
@@ -54,11 +54,11 @@ def apply_plan(
     allow_dirty: bool,
     ignore_pins: bool,
 ) -> CommitResult:
-    """Check a plan for the last time, write its files, and record the run in the journal of the project.
+    """Make the final checks of a plan, write its files, and record the run in the journal of the project.
 
     Args:
         request: the project, and the options of the command line.
-        plan: the plan, without refused hunks.
+        plan: the plan, without the hunks that the user refused.
         output: settings for the output of the command.
         edited_files: paths of the files with hunks that the user edited.
         allow_dirty: whether files with uncommitted changes may be written.
@@ -70,7 +70,8 @@ def apply_plan(
 
     Raises:
         WriteRefused: the project pins package versions that ``chirpid_patch`` does not support, a file has uncommitted
-            changes, or a rule would rewrite the new files again.
+            changes, or the new files are wrong (see
+            :func:`~chirp_migrate.engine.idempotence.check_nothing_to_rewrite`).
         CommitFailed: a file cannot be written.
     """
     if not ignore_pins and (problem := version_pin_problem(plan, request.journal)):

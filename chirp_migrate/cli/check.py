@@ -65,14 +65,15 @@ _STATUS_TEXTS = {
 @option("--strict", is_flag=True, help="Also exit with 1 for remarks, advice and suggestions.")
 @output_options("the findings (with any --format)")
 def check(request: PlanRequest, output_format: str, add_ignore: bool, strict: bool, output: Output) -> None:
-    """Exit with 1 if `apply` would change anything at PATH; run none of the project's code.
+    """Exit with 1 if `apply` would change anything at PATH.
 
-    The command changes no file of PATH, except with --add-ignore, which writes comments. `rollback` removes these
-    comments.
+    The command never runs the project's code. It changes no file of PATH, except with --add-ignore, which writes
+    comments. `rollback` removes these comments.
 
     The exit code is 1 if at least one finding counts. A finding counts if `apply` with the same options and settings
-    would rewrite its code. A file that could not be read also counts. Remarks, advice and suggestions count only with
-    --strict. A finding never counts if a comment `# chirp: ignore[CODE]` or a setting suppresses the finding.
+    would rewrite its code. A file that could not be handled, for example because of a syntax error, also counts.
+    Remarks, advice and suggestions, which `apply` reports but does not rewrite, count only with --strict. A finding
+    never counts if a comment `# chirp: ignore[CODE]` or a setting suppresses the finding.
     """
     is_text = output_format == "text"
     if output.json_is_printed and not is_text:

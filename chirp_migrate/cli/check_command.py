@@ -1,4 +1,4 @@
-"""Run the user's command after ``apply`` (``--check-with``), and undo the run if the command fails."""
+"""Run the user's command after ``apply`` (``--check-with``). If the command fails, undo the changes of ``apply``."""
 
 from __future__ import annotations
 

@@ -26,15 +26,15 @@ _SHAPE = re.compile(r"([1-9]\d{0,4}x){1,2}[1-9]\d{0,4}")
 
 
 def make_settings_callback(command: str) -> Callable[[click.Context, click.Parameter, Path], Path]:
-    """Return a click callback for the argument PATH. The callback makes the project's settings the option defaults.
+    """Return a click callback for the argument PATH. The callback uses the project's settings as option defaults.
 
     Args:
         command: name of the command, such as ``verify``.
 
     Raises:
         UsageProblem: the table of the command has an unknown key, or a setting is invalid (see
-            :func:`~chirp_migrate.engine.settings.read_settings`). The callback raises this error when click parses
-            the command line.
+            :func:`~chirp_migrate.engine.settings.read_settings`). The callback raises this error when click parses the
+            command line.
     """
 
     def read(ctx: click.Context, parameter: click.Parameter, path: Path) -> Path:

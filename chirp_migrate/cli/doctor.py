@@ -74,8 +74,9 @@ def doctor(
     random states and datasets. It reports only problems that occurred, with the evidence, the file and line, and the
     fix (docs/doctor.md).
 
-    The command runs the entry points that `verify` finds, the training calls that --workload or chirp_verify.py
-    defines, or a script, as in `doctor PATH -- python train.py`. You can run the command before and after a migration.
+    You can pass a script, as in `doctor PATH -- python train.py`, or define training calls with --workload or in
+    chirp_verify.py. Otherwise, the command runs the entry points (training functions) that `verify` finds
+    automatically. You can run the command before and after a migration.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: pass the root folder of your project.")

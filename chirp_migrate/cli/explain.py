@@ -101,7 +101,10 @@ def _find_rule(selector: str) -> Rule:
 
 
 def _example_files(code: str) -> dict[str, str]:
-    """Return the text of each example file of a rule, by file name. The files are in the package or the repository."""
+    """Return the text of each example file of a rule, by file name.
+
+    The files are in the installed package or, in a checkout, in fixtures/rules.
+    """
     repository = Path(__file__).resolve().parents[2] / "fixtures" / "rules"
     for folder in (files("chirp_migrate").joinpath("examples"), repository):
         if folder.joinpath(code).is_dir():

@@ -35,8 +35,9 @@ from chirp_migrate.training.workload.entry_points import DEFAULT_WORKLOAD, has_e
 def init_workload(path: Path, output: Output) -> None:
     """Create a starter file that defines what `verify` trains in the project at PATH.
 
-    The command writes chirp_verify.py, in which the lines to fill in are marked. An existing file is not overwritten.
-    ChirpID-shaped backends do not need the file, because `verify` finds their training automatically.
+    The command writes chirp_verify.py, and marks the lines that you fill in. An existing file is not overwritten. A
+    ChirpID-shaped backend, which has its training functions in utils/, does not need the file, because `verify` finds
+    these functions automatically.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: pass the folder of your project.")

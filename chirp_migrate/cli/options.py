@@ -130,8 +130,8 @@ def non_empty_text(description: str) -> ParsedValue:
 class FilePath(click.Path):
     """A parameter type for the path of an existing or new file.
 
-    An empty path is an error, and does not stand for the current folder. The keyword arguments are the arguments of
-    ``click.Path``.
+    An empty path is an error, and does not stand for the current folder. The constructor accepts the keyword arguments
+    of ``click.Path``.
     """
 
     what = "a file"
@@ -216,7 +216,7 @@ def collect_options(
     """
 
     def parameter_holder() -> None:
-        """Do nothing: click stores the parameters of the options as an attribute of this function."""
+        """Hold the parameters of the options, which click stores as an attribute of this function."""
 
     for one in options:
         one(parameter_holder)
@@ -279,7 +279,7 @@ def output_options(
         json_help: what the JSON document contains, for the help text.
         quiet_help: help text of ``--quiet``.
         verbose_help: help text of ``--verbose``.
-        json_option_names: names of the option to which users pass the path of the JSON file.
+        json_option_names: names of the option for the path of the JSON file.
     """
     return collect_options(
         "output",

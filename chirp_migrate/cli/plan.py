@@ -30,7 +30,7 @@ from chirp_migrate.review.plan_file import plan_document
 @planning_options
 @output_options("the plan", json_option_names=("-o", "--output", "--json"))
 def plan(request: PlanRequest, output: Output) -> None:
-    """Show what `apply` would change in the project at PATH; write nothing to PATH.
+    """Show what `apply` would change in the project at PATH, without changing any file of PATH.
 
     The plan lists the hunks of every file with their rules and reasons, and the hash of each source file. `review`
     shows the hunks of a saved plan one by one, so that you can accept or refuse each hunk. `apply --plan` applies

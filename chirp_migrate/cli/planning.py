@@ -35,7 +35,7 @@ class PlanRequest:
 
     Attributes:
         path: the argument PATH of the command line.
-        jobs: number of processes that run the rules; None chooses the number by the amount of code.
+        jobs: number of processes that run the rules; with None, the number depends on the amount of code.
         overrides: the options that override settings (see :meth:`.Settings.overridden`). The value of an option that is
             not set is None or empty.
     """

@@ -44,7 +44,7 @@ from chirp_migrate.review.plan_file import run_document
     "the report", "Print only the verdict.", "Also print all measurements, every finding, and the diff of each run."
 )
 def report(path: Path, page_file: Path | None, output: Output) -> None:
-    """Report on the project at PATH: the last verdict, the loading problems, and the changes of every run of `apply`.
+    """Report on the project at PATH: the last results of `verify` and `doctor`, and the changes of each run of `apply`.
 
     The command reads the journal that `apply`, `verify` and `doctor` write. It never imports or runs the project's
     code. Without -o, it prints the report to the terminal.

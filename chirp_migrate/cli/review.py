@@ -227,7 +227,7 @@ _RESTS: dict[str, tuple[Callable[[Review, bool], int], bool]] = {
 
 
 def _show_item(session: Review, item: ReviewItem, screen: Screen) -> None:
-    """Print a hunk: its file, its findings, its diff, and the hunks that are decided together with it."""
+    """Print a hunk: its file, its findings, its diff, and the other hunks that must get the same decision."""
     choice = session.choices.get(item.id)
     now = "" if choice is None else "  (accepted so far)" if choice.accepted else "  (refused so far)"
     screen.line()

@@ -71,10 +71,10 @@ def rollback(
     force: bool,
     output: Output,
 ) -> None:
-    """Undo the last `apply` at PATH, or the run of --run: restore every byte and mode bit, and remove added files.
+    """Undo the last run of `apply` at PATH: restore every byte and mode bit, and remove added files.
 
-    If a run was interrupted, the command first finishes or undoes the interrupted run. The command then undoes a
-    further run only if --run names the further run.
+    With --run N, the command undoes run N instead. If an `apply` or `rollback` was interrupted, the command only undoes
+    the interrupted `apply`, or finishes the interrupted `rollback`. To also undo another run, pass its number to --run.
     """
     if show_list and number is not None:
         raise UsageProblem("--list undoes no run: pass only one of --list and --run.")

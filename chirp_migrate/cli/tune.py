@@ -153,11 +153,13 @@ def tune(
 
     `tune` runs the project's code in a separate process. It runs a training in a temporary copy, and records which
     loaders the training builds and how long the training waits for batches. With --dataset or --config, `tune` runs no
-    training, and only reads the named dataset. `tune` finds the training of a ChirpID-shaped backend automatically. For
-    other projects, pass -- python train.py or --workload, or add chirp_verify.py.
+    training, and only reads the dataset that the option defines. `tune` finds the training functions of a
+    ChirpID-shaped backend (in utils/) automatically. For any other project, pass a script, as in `tune PATH -- python
+    train.py`, or define training calls with --workload or in chirp_verify.py.
 
-    `tune` measures worker counts, prefetching and batch sizes in turn. It chooses the smallest setting that is at most
-    5 % slower than the best setting (docs/tune.md). Options override [tool.chirp-migrate.tune] in pyproject.toml.
+    `tune` measures each number of workers with each prefetch factor. It chooses the setting with the fewest workers
+    that is at most 5 % slower than the fastest setting (docs/tune.md). Options override [tool.chirp-migrate.tune] in
+    pyproject.toml.
     """
     if not path.is_dir():
         raise UsageProblem(f"{path} is not a folder: pass the root folder of your project.")

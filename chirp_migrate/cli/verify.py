@@ -177,16 +177,17 @@ def verify(
     simulate_step_ms: float,
     **_settings: Any,
 ) -> None:
-    """Measure whether the migrated project at PATH trains faster and unchanged.
+    """Measure whether the migrated project at PATH trains faster, and whether the training is otherwise unchanged.
 
     The command runs the training with the code before and after the migration, in separate processes that take turns.
     Both versions are copies in a temporary folder. The command changes no file of PATH except the journal, which stores
     the result for `chirp-migrate report`.
 
-    `verify` finds the entry points of a ChirpID-shaped backend automatically. They train on synthetic spectrograms, or
-    on the samples of --data. For other projects, pass the command that trains, as in `verify PATH -- python train.py`.
-    `verify` watches the script, and ends it after enough epochs. Alternatively, `chirp-migrate init-workload PATH`
-    writes a file that defines the training. Options override [tool.chirp-migrate.verify] in pyproject.toml.
+    `verify` finds the training functions of a ChirpID-shaped backend (in utils/) automatically. These functions train
+    on synthetic spectrograms, or on the samples of --data. For any other project, pass the command that trains, as in
+    `verify PATH -- python train.py`. `verify` watches the script, and ends it after a few epochs. Alternatively,
+    `chirp-migrate init-workload PATH` writes a file that defines the training. Options override
+    [tool.chirp-migrate.verify] in pyproject.toml.
     """
     asked = {**values_from_options_and_settings(click.get_current_context()), "simulate_step_ms": simulate_step_ms}
     if output.quiet and output.verbose:
@@ -245,7 +246,7 @@ def _run_verification(root: Path, path: Path, baseline: str | None, options: Ver
 
 
 def _hint_at_doctor(path: Path, report: VerifyReport) -> str:
-    """Return the number of recorded loading problems, and the command that shows these problems, as text for users."""
+    """Return a sentence with the number of loading problems after the migration, and the command that shows them."""
     checks = ", ".join(dict.fromkeys(one.check for one in report.problems))
     context = click.get_current_context()
     words = [f"--workload={context.params['workload']}"] if context.params["workload"] else []
@@ -315,7 +316,7 @@ def _list_entry_points(root: Path, baseline: str | None, options: VerifyOptions,
 
 
 def _resolve_request(path: Path, asked: Mapping[str, Any]) -> tuple[Path, VerifyOptions]:
-    """Recover from an interrupted run, and return the root of the project and the options."""
+    """Recover from an interrupted run (see :func:`.recover`), and return the root of the project and the options."""
     if not path.is_dir():
         raise NoTrainingFound(f"{path} is not a folder: pass the root folder of the migrated project.")
     root = path.resolve()

@@ -1,6 +1,6 @@
-"""Read and write the JSON documents of this program, whose types are msgspec structs.
+"""Read and write the JSON documents of this program: journals, plans, and the results of commands.
 
-The documents are journals, plans, and the results of commands.
+Each type of document is a msgspec struct.
 
 The module encodes and decodes with Python's ``json``, because the JSON functions of msgspec reject NaN and strings with
 lone surrogates. A lone surrogate stands for a byte that is not valid UTF-8.

@@ -89,11 +89,12 @@ class Output:
             print(f"  {escape_invisible(text)}", file=sys.stderr, flush=True)
 
     def progress(self, doing: str) -> AbstractContextManager[Progress]:
-        """Return a context manager whose value is a progress callback. The callback prints to standard error.
+        """Return a context manager: ``with … as`` binds a progress callback that prints to standard error.
 
         Operations call the callback with strings and with :class:`ProgressStep` objects. On a terminal, a progress line
-        appears after two seconds and shows the current :class:`ProgressStep`. If standard error is not a terminal, the
-        callback prints only the strings, each on a line. If ``quiet`` is set, the callback prints nothing.
+        appears after two seconds and shows the current :class:`ProgressStep`. The callback prints strings above this
+        line. If standard error is not a terminal, the callback prints each string on a line, and ignores
+        :class:`ProgressStep` objects. If ``quiet`` is set, the callback prints nothing.
         """
         if not self.quiet and sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
             return LiveProgressLine(sys.stderr, doing)

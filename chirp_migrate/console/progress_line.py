@@ -1,6 +1,6 @@
 """Show the progress of a long operation in one line of a terminal.
 
-A thread draws the line, so that the clock in the line keeps running during a long step.
+A thread draws the line, so that the time in the line keeps running during a long step.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class LiveProgressLine(threading.Thread):
-    """A context manager that shows a progress line on a terminal. The value of the context is the progress callback.
+    """A context manager that shows a progress line on a terminal. The object is also the progress callback.
 
     The end of the context removes the line. The cursor stays at the beginning of the line, so that other output, such
     as ``^C``, overwrites the line.
@@ -78,7 +78,10 @@ class LiveProgressLine(threading.Thread):
                 self._shown = line
 
     def _line(self, step: ProgressStep) -> str:
-        """Return the text of the line: the step, a progress bar and numbers (if they fit), and the time."""
+        """Return the text of the line: the step, a bar and numbers such as ``3/10``, and the remaining or elapsed time.
+
+        The bar and the numbers are omitted if they do not fit, or if the total number of parts is unknown.
+        """
         now = time.monotonic()
         right = _describe_time_left(self._least - now, self._most - now) or f"{_clock(now - self._began)} so far"
         room = min(os.get_terminal_size(self._stream.fileno()).columns or _USUAL_WIDTH, _WIDEST) - 3

@@ -1,8 +1,8 @@
 """Print paragraphs, lists, tables and diffs with the library rich, so that they fit the width of the terminal.
 
-Printed text cannot control the terminal. The module first escapes control characters (see ``escape_invisible`` in
-:mod:`.text`), and rich does not interpret the text as markup. Importing rich is slow, so only code that prints results
-imports this module.
+The module escapes control characters in all texts (see ``escape_invisible`` in :mod:`.text`), so that a text of the
+project cannot send commands to the terminal. Rich does not interpret the texts as markup. Importing rich is slow, so
+only code that prints results imports this module.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ _DIFF_STYLES = {"+++": "bold", "---": "bold", "+": "green", "-": "red", "@": "cy
 
 class _Console(Console):
     def on_broken_pipe(self) -> NoReturn:
-        """Raise the ``BrokenPipeError`` again, because rich would exit with code 1.
+        """Raise the ``BrokenPipeError`` again, so that the command line exits with 141, its code for a closed pipe.
 
-        The command line has another exit code for a closed pipe: 141.
+        Without this method, rich would exit with 1.
         """
         raise
 
@@ -116,8 +116,8 @@ class Screen:
             style: name of a style of rich, such as ``bold``; "" for plain text.
             first: text in front of the first line. All other lines are indented by the width of this text.
             hang: additional indentation of all lines after the first line, in columns.
-            most: largest number of lines. If the text is longer, the note " … (-v)" replaces its end. If ``most`` is
-                None, there is no limit.
+            most: largest number of lines. If the text is longer, the note " … (-v)" replaces its end. The note means
+                that ``-v`` prints the whole text. If ``most`` is None, there is no limit.
             short: a shorter form of the text; "" if there is none. If the text has more than ``most`` lines, the
                 shorter form is printed instead, with the note " (-v)" at its end. If the shorter form is also too long,
                 only its beginning is printed, on one line if possible.

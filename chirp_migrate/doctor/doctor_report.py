@@ -70,7 +70,7 @@ class DoctorReport(msgspec.Struct, frozen=True, kw_only=True):
         entry_points: the entry points (training functions or scripts) that ran, including entry points that failed.
         notes: sentences on entry points that did not run or ended early, and on files that are not in the temporary
             copy.
-        exit_code: exit code of the command, which is 0 if ``problems`` is empty.
+        exit_code: exit code of the command: 0 if ``problems`` is empty, else 1.
         created: time at which the run of ``doctor`` ended, in ISO 8601 and UTC.
     """
 

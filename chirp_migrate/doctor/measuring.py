@@ -1,4 +1,4 @@
-"""Measure the best number of workers for a loader for which the training waits, with the code of ``tune``."""
+"""Find the best number of workers for a loader that makes the training wait, with the measurements of ``tune``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def measure_worker_counts(
     Args:
         loader: a loader that the training used and whose workers have ended.
         loader_pass: the recording of a training epoch with this loader.
-        batch_s: seconds that a process needs to read a batch, from which the duration of the measurement is estimated.
+        batch_s: seconds that a process needs to read a batch. The function uses this value to estimate the duration of
+            the measurement.
         seconds: time limit of the measurement in seconds. If not all numbers of workers fit into this time, the
             function skips the largest numbers.
         progress: function that is called with progress messages.

@@ -39,8 +39,8 @@ def find_problems_in_passes(
 def _make_recording(label: str, traces: Sequence[LoaderPassTrace], has_own_data: bool) -> Recording:
     """Convert the records of an entry point to a recording of ``doctor``.
 
-    The records of ``verify`` contain no lines of code. So each loader gets its number instead of the line that built
-    the loader.
+    The records of ``verify`` do not contain the lines that build the loaders. So the recording identifies each loader
+    by a number instead of a line.
     """
     seen = Recording(label, has_own_data=has_own_data)
     numbers: dict[int, int] = {}
@@ -86,7 +86,8 @@ def _loader_info(number: int, dataset: int, one: LoaderPassTrace) -> LoaderInfo:
 def _batch_records(one: LoaderPassTrace) -> list[BatchRecord]:
     """Return the batches of one iteration over a loader.
 
-    If the index of a sample in the innermost dataset is known, the sample gets a name that contains this index.
+    If the index of each sample in the innermost dataset is known, each sample gets a name with this index. The checks
+    then recognize equal samples by their names, because the records contain no hashes of samples.
     """
     names = [f"{one.base} {index}" for index in one.base_indices] if " " in one.base else []
     ends = pairwise(accumulate(one.sizes, initial=0))

@@ -53,7 +53,7 @@ PLAIN_CALLABLE = re.compile(r"builtins\.(len|print|isinstance|type|id|repr|hasat
 
 @dataclass(frozen=True)
 class LibraryCallResult:
-    """The result of a library call that cannot be pickled.
+    """An object that a library call returns and that cannot be pickled.
 
     Attributes:
         kind: the kind of object.
@@ -142,19 +142,19 @@ def unpicklable_result_of_call(name: str) -> LibraryCallResult | None:
 
 
 def unpicklable_kind_of_class(class_name: str) -> UnpicklableKind | None:
-    """Return the kind of unpicklable objects that a library's class and its subclasses create; None if unknown."""
+    """Return the kind of the unpicklable objects of a library's class; None if the objects may be picklable."""
     made = unpicklable_result_of_call(class_name)
     return None if made is None else made.kind
 
 
 def unpicklable_part_of(kind: UnpicklableKind, part: str, access: str) -> str:
-    """Return the name of the part of a library's object that an access returns; "" if the part is not known.
+    """Return which part of a library's object an attribute, method or index returns; "" if the part is not known.
 
     For example, ``file["data"]`` for an HDF5 file returns the part ``variable``.
 
     Args:
         kind: the kind of the object.
-        part: the part that the object itself is, such as ``file``.
+        part: the value of :attr:`LibraryCallResult.part` for the object, such as ``file``.
         access: the name of an attribute, the name of a called method with ``()``, or ``[]`` for an index.
     """
     return _PARTS.get((kind, part), {}).get(access, "")

@@ -315,7 +315,7 @@ class LibraryCalls(VariableStore, ABC):
             self._add(made.cells, None, self._elements(value, node, scope))
 
     def _update(self, made: Container, value: Value) -> None:
-        """Copy the entries of the containers in ``value`` to the dict ``made``."""
+        """Add the entries of ``value`` to the dict ``made``, as ``made.update(value)`` does."""
         for thing in value:
             if isinstance(thing, Container):
                 for key, one in list(thing.cells.items()):
@@ -331,7 +331,7 @@ class LibraryCalls(VariableStore, ABC):
     def _call_named(
         self, owner: AbstractObject, name: str, arguments: Arguments, place: CreationPlace, below: ClassObject | None
     ) -> Value:
-        """Return the result of calling the method ``name`` of ``owner``, if the project does not define the method.
+        """Return the result of calling the method ``name`` of ``owner``, which the project does not define.
 
         For a call through ``super()``, ``below`` is the class whose code calls ``super``. Only the classes after
         ``below`` in the method resolution order then count.

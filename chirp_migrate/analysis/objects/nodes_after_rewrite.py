@@ -75,9 +75,10 @@ class NodesAfterRewrite:
         return numbers[node]
 
     def _by_number(self, tree: ast.Module, numbers: _Numbers) -> dict[int, list[ast.AST]]:
-        """Return the statements and expressions of a tree by their numbers, in order of the text.
+        """Return the statements and expressions of a tree by the number from :meth:`_identity`, in order of the text.
 
-        :meth:`_identity` assigns the numbers. Definitions outside of functions are omitted.
+        The result omits functions and classes that are not inside a function. So a local function never corresponds to
+        a module-level function of the same name.
         """
         found: dict[int, list[ast.AST]] = {}
         pending: list[tuple[ast.AST, bool]] = [(tree, False)]

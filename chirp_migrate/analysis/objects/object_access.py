@@ -49,7 +49,9 @@ class ObjectAccess(LibraryCalls):
     def _record_iteration(self, loader: LoaderObject, place: CreationPlace) -> None: ...
 
     def _class_attribute(self, cls: ClassObject, name: str, below: ClassObject | None = None) -> Value:
-        """Return the value of an attribute that a class or one of its bases in the project defines; empty without one.
+        """Return the value of a class attribute that the project defines in a class or one of its bases.
+
+        If the project defines no such attribute, the result is empty.
 
         With ``below``, only search the classes after ``below`` in the method resolution order.
         """

@@ -2,7 +2,7 @@
 
 The analysis runs every file about loading (with words such as ``DataLoader``) on abstract values. In each file, the
 analysis runs the top level, the code in ``if __name__ == "__main__"``, and functions that no code calls. Then the
-analysis visits the objects in each loader with workers as ``pickle`` would.
+analysis visits the objects that ``pickle`` would visit for each loader with workers.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ class UnpicklableObject:
         place: the code that creates the object.
         holder: the object or attribute that contains the object, as text for messages, such as ```Compose.steps` ``.
         kind: the kind of state, such as an open file, if ``reported_kind`` is ``STATE``; else None.
-        attribute: name of the attribute that stores the object; "" if no attribute stores the object, or if code
-            outside the class with this attribute creates the object.
+        attribute: name of the attribute that stores the object, if code of the same class creates the object, as in
+            ``self.lock = Lock()``; otherwise "".
     """
 
     reported_kind: ReportedUnpicklableKind
@@ -106,8 +106,8 @@ class UnpicklableObjects:
     Attributes:
         run: the abstract run of the project.
         held: for each loader of the run, the objects in the loader that cannot be pickled.
-        classes: for each loader, the definitions of the project's classes whose objects occur in the dataset of the
-            loader, and of the bases of these classes.
+        classes: for each loader, the class definitions of all objects in the dataset of the loader, including the
+            definitions of base classes. Classes of libraries are omitted.
     """
 
     def __init__(self, project: Project) -> None:
@@ -152,9 +152,9 @@ class UnpicklableObjects:
         self._read = {path: project.text(path) for path in paths}
 
     def run_for_module(self, path: str) -> AbstractRun:
-        """Return the run of the project's modules.
+        """Return a run of the project in which the module at ``path`` has its current text.
 
-        If a rule has rewritten the module at ``path``, the result is a run without this module.
+        If a rule has rewritten the module, the result is a new run that has not imported the module yet.
         """
         is_as_read = self._read.setdefault(path, self._project.text(path)) == self._project.text(path)
         return self.run if is_as_read else self.run.without_module(path)
@@ -164,10 +164,14 @@ class UnpicklableObjects:
         return [one for one in self._by_path.get(path, ()) if one.reported_kind is reported_kind]
 
     def has_no_workers(self, path: str, name: str) -> bool:
-        """Return whether no loader with objects of a dataset class has workers.
+        """Return True if the analysis shows that no loader with workers reads objects of a dataset class.
 
-        If the analysis finds no loader with objects of the class, all loaders of the project must have no workers. The
-        result is then also False if the project builds no loader, or if other projects may install the project.
+        There are two cases:
+
+        * The analysis finds loaders that read objects of the class. Then none of these loaders may have workers.
+        * The analysis finds no such loader. Then the project must build at least one loader, no loader of the project
+          may have workers, and other projects must not be able to install the project, because they could build loaders
+          with workers.
         """
         return (path, name) in self._idle or not (self._others_are_sent or (path, name) in self._busy)
 
@@ -209,7 +213,7 @@ class UnpicklableObjects:
     def _run_uncalled_code(self, path: str, about: Set[str]) -> Iterator[None]:
         """Run the functions and classes about loading that no code has called.
 
-        Methods run on an object of their class, which is created with unknown arguments.
+        To run the methods of a class, the analysis creates an object of the class with unknown arguments.
         """
         run = self.run
         for name, value in list(run.module(path).cells.items()):
@@ -234,7 +238,7 @@ class UnpicklableObjects:
         another such definition. A file is about loading in two cases:
 
         * The file contains a word for loading.
-        * The file imports from a file about loading, and names a class or function for loading.
+        * The file imports from a file about loading, and contains the name of a function or class about loading.
         """
         paths: list[str] = []
         direct: set[str] = set()
@@ -357,7 +361,7 @@ class _PickleVisitor:
         self.classes: set[CreationPlace] = set()
 
     def value(self, value: Value, holder: str, depth: int = 0) -> None:
-        """Visit all possible objects of a value."""
+        """Visit each object in ``value``, which has all possible results of an expression."""
         for thing in value:
             if id(thing) not in self._seen and depth < _DEPTH:
                 self._seen.add(id(thing))
@@ -373,10 +377,10 @@ class _PickleVisitor:
         self.found.append(UnpicklableObject(reported_kind, place, holder, kind, self._attribute_around(place)))
 
     def _attribute_around(self, place: CreationPlace) -> str:
-        """Return the name of the attribute whose value the visitor visits now.
+        """Return the name of the attribute whose value the visitor visits now, such as ``lock`` for ``self.lock``.
 
-        The result is "" if ``place`` is outside of the class with this attribute, or if the visitor visits no such
-        value.
+        The result is "" if the visitor is not in the value of an attribute. The result is also "" if ``place``, the
+        code that creates the visited object, is outside of the class whose object has the attribute.
         """
         if self._holder is None:
             return ""
@@ -453,7 +457,10 @@ def _same_nodes(before: str) -> NodesAfterRewrite:
 
 
 def _name_offset(module: Module, node: ast.AST, offset: int) -> int:
-    """Return the offset of a finding at a node. For a definition, the result is the offset of the defined name."""
+    """Return the offset at which rules report ``node``, which begins at ``offset``.
+
+    For a function or class, the result is the offset of its name. For any other node, the result is ``offset``.
+    """
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return module.text.index(node.name, offset)
     return offset

@@ -118,8 +118,9 @@ class AbstractRun(TracedCalls):
     def run_main_guard(self, path: str) -> None:
         """Run the code of a module in ``if __name__ == "__main__"``.
 
-        This code may import the name of a function or class of the module again, for example from a package that
-        contains the module. Other files still import the first definition, so both definitions count.
+        This code may import a function or class that the module also defines, such as ``from package.train import Net``
+        in ``package/train.py``. The name then has both objects as possible values, because other files still import the
+        object that the module defines.
         """
         scope, guards = self.module(path), self._guards.get(path, ())
         nodes = (one for guard in guards for one in ast.walk(guard) if isinstance(one, ast.ImportFrom))
@@ -346,7 +347,7 @@ class AbstractRun(TracedCalls):
         return unite_values(*found) if found else (LibraryName(name),)
 
     def _imported_folder(self, name: str, path: str) -> Value:
-        """Return the object that ``import a.b`` binds if ``a`` is only a folder of the project."""
+        """Return the object that ``import a.b`` binds if ``a`` is a library, or a folder without ``__init__.py``."""
         inner = self._imported(path, name)
         first, *parts = name.split(".")
         if inner == (LibraryName(name),):
@@ -484,8 +485,8 @@ class AbstractRun(TracedCalls):
     def _decorate(self, decorator: AbstractObject, value: Value, place: CreationPlace) -> Value:
         """Return the object by which a decorator replaces a function or class.
 
-        Before each call of a decorator, the count of its steps (see ``TracedCalls.is_counting``) starts at 0 again. So
-        the limit of steps does not end the analysis of a decorator that many functions have.
+        The run limits the total steps of all calls of a function (see ``TracedCalls.is_counting``). This method resets
+        the count for the decorator before the call. So the run also analyses a decorator that many functions have.
         """
         function = decorator.function if isinstance(decorator, BoundMethod) else decorator
         if isinstance(function, FunctionObject):

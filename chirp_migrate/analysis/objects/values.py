@@ -33,7 +33,8 @@ class SuperResult(AbstractObject):
 
     Attributes:
         objects: the possible values of ``self`` or ``cls``.
-        below: the class in the method resolution order after which the search for an attribute starts.
+        below: the class whose code calls ``super()``. The search for an attribute starts after this class in the method
+            resolution order.
     """
 
     objects: Value
@@ -126,7 +127,7 @@ def loaders_in(value: Value, depth: int = 2) -> Iterator[LoaderObject]:
 def possible_texts(value: Value) -> list[str]:
     """Return the possible texts of strings and paths in a value.
 
-    A result may be only the end of a text whose beginning is unknown.
+    If the beginning of a text is unknown, the result contains only the known end of the text, such as ``/train.csv``.
     """
     found = [one.value for one in value if isinstance(one, Constant) and isinstance(one.value, str)]
     paths = (one.cells.get(0, ()) for one in value if isinstance(one, Instance) and one.cls == "pathlib.Path")
@@ -134,14 +135,15 @@ def possible_texts(value: Value) -> list[str]:
 
 
 def unknown_text_ending_with(value: Value) -> Value:
-    """Return the value of a text with an unknown beginning that ends with one of the texts in ``value``."""
+    """Return a value for texts of which only the end is known: the end is one of the texts in ``value``."""
     return tuple(Constant(text, is_whole=False) for text in possible_texts(value)) or UNKNOWN
 
 
 def replace_module_places(value: Value, path: str, node: ast.expr) -> Value:
-    """Return ``value`` with ``node`` of the file at ``path`` as the new place of some objects.
+    """Return ``value``, with ``node`` of the file at ``path`` as the place of modules and standard streams.
 
-    These objects are modules, and streams such as ``sys.stdout``, which no code of the project creates.
+    No code of the project creates a module object or a stream such as ``sys.stdout``. So rules report such an object at
+    ``node``, the code that reads the object.
     """
     if not any(isinstance(thing, _NAMED) for thing in value):
         return value

@@ -13,9 +13,10 @@ _LEAST_SAMPLES = 4
 def check(recording: Recording) -> Iterator[Problem]:
     """Compare the samples that the workers of an iterable dataset delivered during one iteration over the loader.
 
-    The check reports a problem if all workers deliver the same samples in the same order. If the dataset ended in all
-    workers, the order does not matter. If one worker delivers the same sample twice, the check reports nothing, because
-    samples of different workers may then be equal by chance.
+    The check reports a problem if all workers deliver the same samples in the same order. If every worker has reached
+    the end of the dataset, the check also reports workers that deliver the same samples in different orders. If one
+    worker delivers the same sample twice, the check reports nothing, because samples of different workers may then be
+    equal by chance.
     """
     for loader in recording.loaders:
         if not loader.is_stream or loader.num_workers < 2:

@@ -16,7 +16,8 @@ def check(recording: Recording) -> Iterator[Problem]:
 
     If two generators have equal states before the batch, and equal but changed states after the batch, both generators
     drew the same random numbers. The check skips iterable datasets, because their workers may start from the same state
-    on purpose, to divide the samples.
+    on purpose. For example, all workers may shuffle the indices in the same way, so that each worker can read a
+    different part of the shuffled indices.
     """
     for passes in recording.group_training_passes():
         yield from _find_repeated_randomness(recording, passes)
@@ -58,8 +59,8 @@ def _runs_with_generators(seen: Recording, one: LoaderPass) -> list[FetcherPassR
 def _equal_generators(runs: list[FetcherPassRecord], others: list[FetcherPassRecord]) -> list[str]:
     """Return the names of generators that drew the same random numbers in ``runs[0]`` and in all of ``others``.
 
-    The first batch changed the state of such a generator. The states before and after this batch are equal in all
-    recordings.
+    In all these recordings, such a generator has the same state before the first batch, and the same changed state
+    after this batch.
     """
     if not others:
         return []

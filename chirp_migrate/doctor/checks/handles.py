@@ -1,4 +1,4 @@
-"""Find trainings that keep batches from worker processes, because each of these batches holds open file descriptors."""
+"""Find trainings that keep batches from worker processes, and so keep the file descriptors of these batches open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MIN_RISE, _RISING_SHARE = 0.5, 0.6
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Check whether the number of open file descriptors rises in two epochs, and does not fall between these epochs."""
+    """Check whether the number of open file descriptors rises in each of two epochs, and does not fall between them."""
     if not recording.most_handles:
         return
     for series in recording.group_passes():
@@ -45,9 +45,9 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 
 def _keeps_rising(one: LoaderPass, window: int) -> bool:
-    """Return whether the number of open file descriptors keeps rising after the first batches of an epoch.
+    """Return whether the number of open file descriptors keeps rising in an epoch, from the fifth batch on.
 
-    The function compares the numbers after batches that are ``window`` batches apart.
+    The function compares the number after each batch with the number ``window`` batches later.
     """
     later = one.handles[_SKIPPED_BATCHES:]
     steps = [after - before for before, after in zip(later, later[window:], strict=False)]

@@ -14,7 +14,8 @@ _WHOLE = {"SequentialSampler", "RandomSampler"}
 def check(recording: Recording) -> Iterator[Problem]:
     """Check the last batch of each iteration over a loader.
 
-    A last batch with one sample, or a loader without batches, is a problem only if the samples are the user's own.
+    A last batch with one sample, or a loader without batches, is a problem only if the training uses the user's own
+    samples. For other trainings, ``doctor`` chooses the number of synthetic samples.
     """
     trained = recording.trained_datasets()
     for loader in recording.loaders:

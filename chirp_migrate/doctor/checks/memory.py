@@ -97,7 +97,7 @@ def _copied_objects_problem(loader: LoaderInfo, runs: list[FetcherPassRecord]) -
 def _describe_rise_per_sample(runs: list[FetcherPassRecord]) -> str:
     """Describe the mean rise of the memory per sample that a worker reads, with a 95 % interval.
 
-    The function ignores the first measurement of each worker.
+    The function ignores the first measurement of each worker, as :func:`_rises_steadily` does.
     """
     slopes = []
     for run in runs:
@@ -112,7 +112,7 @@ def _describe_rise_per_sample(runs: list[FetcherPassRecord]) -> str:
 def _rises_steadily(memory: list[int]) -> bool:
     """Return whether the memory rises in several steps.
 
-    The rise between the first two measurements does not count.
+    The rise between the first two measurements does not count, because it may be memory that a process needs only once.
     """
     steps = [after - before for before, after in pairwise(memory[1:])]
     rise = sum(steps)

@@ -17,8 +17,9 @@ def check(recording: Recording) -> Iterator[Problem]:
 
     The check skips loaders of the training dataset itself, because such loaders measure the fit on training samples on
     purpose. The check skips samples smaller than 16 bytes, because such samples may be equal by chance. A training may
-    have several validation loaders. If one validation loader shares no sample with a training loader, the training is
-    validated correctly with this loader. The check then reports no problem for the samples of this training loader.
+    have several validation loaders. If one of them shares no sample with a training loader, the check assumes that this
+    loader validates the training correctly. The check then reports no other validation loader that shares samples with
+    this training loader.
 
     If all samples of a validation loader are training samples, there are two possible causes. Either the split is
     wrong, or the loader measures the fit on training samples. The message names both causes.
@@ -69,7 +70,11 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 
 def _samples(seen: Recording, one: LoaderPass) -> set[str]:
-    """Return the hashes of the samples of an epoch; an empty set if samples are small, or if many hashes are equal."""
+    """Return the hashes of the samples of an epoch; an empty set if equal hashes would not prove an overlap.
+
+    Equal hashes prove no overlap if samples are smaller than 16 bytes, or if more than 10 % of the samples repeat
+    another sample of the same epoch.
+    """
     tasks = [task for run in seen.runs_of(one) for task in run.tasks]
     samples = [sample for task in tasks for sample in task.names or task.samples]
     unique = set(samples)
@@ -83,7 +88,10 @@ def _reads_every_sample(seen: Recording, loader: LoaderInfo, one: LoaderPass) ->
 
 
 def _repeats_in_next_epoch(seen: Recording, one: LoaderPass) -> bool:
-    """Return whether all samples with a hash in a training epoch and in the next training epoch are equal."""
+    """Return whether the next training epoch reads the samples of the training epoch ``one`` with equal values.
+
+    The function compares the samples that have a hash in both epochs. If there are none, the result is False.
+    """
     for (_, first), *later in seen.group_training_passes():
         if first.number == one.number and later:
             compared, equal = seen.count_equal_samples(first, later[0][1])

@@ -60,7 +60,10 @@ def check(recording: Recording) -> Iterator[Problem]:
 
 
 def is_in_memory(recording: Recording, loader: LoaderInfo, loader_pass: LoaderPass) -> bool:
-    """Return whether the samples are in memory: the dataset's tensors and arrays have about the size of all samples."""
+    """Return whether the samples are in memory.
+
+    The function assumes this if the tensors and arrays of the dataset have at least half the bytes of all samples.
+    """
     return 0 < _IN_MEMORY_SHARE * _sample_bytes(recording, loader_pass) * loader.samples <= loader.held_bytes
 
 

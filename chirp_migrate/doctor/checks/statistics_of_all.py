@@ -20,10 +20,10 @@ def check(recording: Recording) -> Iterator[Problem]:
     """Compute statistics of the training samples alone, and of training and validation samples together.
 
     The check reports a problem if all samples together are standardized, but the training samples alone are not
-    standardized. Samples are standardized if their values have mean 0 and standard deviation 1 in every column or
-    channel. The check also reports a problem if the values of all samples together have the range from 0 to 1 in every
-    column, but the training samples alone have a smaller range in at least one column. The check skips epochs that
-    ended early, and epochs in which a sample was read twice or not recorded.
+    standardized. Samples are standardized if their values have mean 0 and standard deviation 1, either in every column
+    or channel, or over all columns and channels together. The check also reports a problem if the values of all samples
+    together have the range from 0 to 1 in every column, but the training samples alone have a smaller range in at least
+    one column. The check skips epochs that ended early, and epochs in which a sample was read twice or not recorded.
     """
     training: tuple[LoaderInfo, LoaderPass, ValueSums] | None = None
     for one in recording.passes:
@@ -79,9 +79,10 @@ def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> ValueSums 
 
 
 def _is_standardized(moments: ValueSums) -> bool:
-    """Return whether the mean is nearly 0 and the standard deviation is nearly 1.
+    """Return whether samples are standardized: their mean is nearly 0, and their standard deviation is nearly 1.
 
-    Both must be true in each column or channel, or for all values together.
+    The result is True if this holds in every column or channel. The result is also True if this holds for all values
+    together.
     """
     return any(
         figures

@@ -9,7 +9,7 @@ from chirp_migrate.doctor.recording import Recording
 
 
 def check(recording: Recording) -> Iterator[Problem]:
-    """Report failed trainings of scripts without a ``__main__`` guard, if no worker of the loader began.
+    """Report a script without a ``__main__`` guard if its training failed before any worker of a loader started.
 
     A worker imports the script, and the import starts the training again. So the worker cannot start, and the training
     fails.
