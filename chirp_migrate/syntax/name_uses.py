@@ -65,9 +65,9 @@ def find_aliases(project: Project, name: str) -> set[str]:
 
 @cached_until_text_changes
 def _collect_pairs(project: Project, analysis: Callable[[str], Collection[tuple[str, str]]]) -> dict[str, set[str]]:
-    """Return the pairs that the function ``analysis`` returns for the texts of all files.
+    """Call ``analysis`` for the text of each file, and merge the returned pairs.
 
-    The result maps the first part of each pair to the set of all its second parts.
+    The result is a dictionary: first part of a pair → set of the second parts of all pairs with this first part.
     """
     found: dict[str, set[str]] = defaultdict(set)
     for path in project.texts:
