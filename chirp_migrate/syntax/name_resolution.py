@@ -46,10 +46,10 @@ def resolve_name(project: Project, qualified: str) -> str:
     """Follow re-exports through modules of the project, and return the qualified name of the definition.
 
     ``utils.common.DataLoader`` becomes ``torch.utils.data.DataLoader`` if ``utils/common.py`` imports the class
-    from PyTorch. For a name that the project defines, the result starts with the dotted name of the defining
-    module, counted from the root folder. If a library has the same name as the module's top-level package, the
-    result begins with a dot. A name from outside the project, or with several possible meanings, is returned
-    unchanged.
+    from PyTorch. For a name that the project defines, the result is its dotted path from the root folder, such as
+    ``backend.utils.common.Birds``. If the first folder has the name of a library, such as ``torch``, the result begins
+    with a dot, so that the result is no name of the library. A name from outside the project, or with several possible
+    meanings, is returned unchanged.
     """
     return _origin(project, qualified)
 
@@ -61,8 +61,9 @@ def _origin(
 
     Args:
         qualified: the qualified name to resolve.
-        around: the names whose lookups led to this lookup. These names are not looked up again, because ``from ._C
-            import *`` may form a cycle.
+        around: the names whose lookups led to this lookup. These names are not looked up again. Otherwise, the lookup
+            of ``pkg._C`` would not end if ``pkg`` contains ``from ._C import *`` and the project has no module
+            ``pkg._C``.
         steps: an iterator with one item for each lookup that is still allowed. The number is limited, because
             modules that import from each other can form many cycles.
     """
@@ -93,7 +94,10 @@ def _may_bind(project: Project, path: str, name: str) -> bool:
 
 
 def _imported_meanings(project: Project, table: ImportTable, name: str) -> set[str]:
-    """Return the possible qualified names of an imported name, including those from a later ``import *``."""
+    """Return the possible qualified names of an imported name.
+
+    An ``import *`` after the import of the name may rebind the name, so the result has the names from both imports.
+    """
     bound = table.imports.get(name, set())
     stars = table.later_stars.get(name, ()) if bound else table.stars
     return bound | {f"{source}.{name}" for source in stars if _star_may_give(project, source, name)}
@@ -136,9 +140,9 @@ def _star_may_give(project: Project, source: str, name: str, *, own: bool = Fals
     Args:
         source: dotted name of the module.
         name: the name without dots.
-        own: whether only modules of the project count. If True, names of submodules also count, and names that a module
-            may bind by ``globals()``, ``setattr`` or ``__getattr__``. If False, a module outside the project may bind
-            any name, except for ``torch.utils.data``, whose names are known.
+        own: if True, only modules of the project may bind the name. The name may then also be the name of a submodule,
+            or a name that a module binds by ``globals()``, ``setattr`` or ``__getattr__``. If False, a module outside
+            the project may bind any name, except for ``torch.utils.data``, whose names are known.
     """
     return any(_may_give(project, one, name, own) for one in _star_sources(project, source, name))
 
@@ -200,9 +204,9 @@ def _instead_of_builtin(project: Project, module: Module, qualified: str) -> set
 
 
 def _is_possible(project: Project, module: Module, name: str) -> bool:
-    """Return whether an object with this qualified name may exist.
+    """Return whether ``name`` may be the qualified name of an object.
 
-    The result is False only for a name from an ``import *`` whose module provably lacks the name.
+    The result is False only if an ``import *`` would bind the object, and the imported module provably lacks it.
     """
     for source in {module.absolute(source) for source, _ in module.scopes.stars}:
         if name.startswith(f"{source}."):
@@ -215,7 +219,10 @@ def _is_possible(project: Project, module: Module, name: str) -> bool:
 
 
 def _from_root(project: Project, path: str, name: str) -> set[str]:
-    """Convert a qualified name that the file at ``path`` uses to its possible dotted names from the root folder."""
+    """Return the possible dotted names, from the root folder, of a qualified name in the file at ``path``.
+
+    A script in the folder ``backend`` may use the name ``utils.common`` for ``backend.utils.common``.
+    """
     owner = name
     while owner := owner.rpartition(".")[0]:
         if modules := _possible_modules(project, owner, path):
@@ -333,7 +340,8 @@ def _read_table(text: str, path: str, project: Project) -> ImportTable | None:
 def _folders_on_path(text: str) -> list[list[str]]:
     """Return, for each ``sys.path`` in a text, the words after it on the same line, the last word first.
 
-    Some of the words are names of folders that the code puts on ``sys.path``.
+    A word may be the name of a folder that the code puts on ``sys.path``. The last word comes first, because the last
+    folder of a path contains the modules, as ``src`` in ``sys.path.append(str(ROOT / "backend" / "src"))``.
     """
     return [_FOLDER.findall(change)[::-1] for change in _PATH_CHANGE.findall(text)]
 

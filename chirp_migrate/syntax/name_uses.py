@@ -65,9 +65,9 @@ def find_aliases(project: Project, name: str) -> set[str]:
 
 @cached_until_text_changes
 def _collect_pairs(project: Project, analysis: Callable[[str], Collection[tuple[str, str]]]) -> dict[str, set[str]]:
-    """Return the pairs that the function ``analysis`` returns for the texts of all files.
+    """Call ``analysis`` for the text of each file, and merge the returned pairs.
 
-    The result maps the first part of each pair to the set of all its second parts.
+    The result is a dictionary: first part of a pair → set of the second parts of all pairs with this first part.
     """
     found: dict[str, set[str]] = defaultdict(set)
     for path in project.texts:
@@ -80,8 +80,9 @@ def _collect_pairs(project: Project, analysis: Callable[[str], Collection[tuple[
 def find_descendants(project: Project, *bases: str) -> frozenset[str]:
     """Return names of classes that inherit, maybe indirectly, from a class with one of ``bases`` in its name.
 
-    Names are compared by spelling only. Names that contain one of ``bases`` are omitted. The result also includes
-    other names under which files import these classes or ``bases``.
+    Names are compared by spelling only. Names that contain one of ``bases``, such as ``BirdDataset`` for ``Dataset``,
+    are omitted, because callers find them by this word. The result also includes other names under which files import
+    these classes or ``bases``.
     """
     words = (word for word in _collect_pairs(project, words_in_class_headers) if not word.startswith(IN_BRACKETS))
     pending = [*bases, *(name for name in words if any(base in name for base in bases))]
@@ -110,8 +111,8 @@ def is_imported_elsewhere(project: Project, module: Module, name: str) -> bool:
 
     An ``import *`` counts as an import of every name that the text of the importing file contains. An ``import *``
     also counts if the importing file may read computed names, as with ``globals()``, or if other files import the
-    name from the importing file. A file with the word ``name`` that may run the module, as with ``%run``, counts, too.
-    The result may be True by mistake, because ``x.name`` counts for any ``x`` with the name of the module.
+    name from the importing file. A file also counts if it contains the word ``name`` and may run the module, as with
+    ``%run``. The result may be True by mistake, because ``x.name`` counts for any ``x`` with the name of the module.
     """
     return _may_be_imported(project, module.path, name, {module.path}) or _is_run_with(project, module.path, name)
 
@@ -181,7 +182,8 @@ def is_patched(project: Project, module: str, name: str) -> bool:
 def is_class_patched(project: Project, class_name: str) -> bool:
     """Return whether a file patches a method or attribute of the class called ``class_name``, as tests do.
 
-    A file that mentions the class and assigns to ``__defaults__`` or ``__code__`` of a function counts, too.
+    A file that mentions the class and assigns to ``__defaults__`` or ``__code__`` of any function counts, too, because
+    the function may be a method of the class.
     """
     assigned = rf"\b{re.escape(class_name)}\s*\.\s*\w+\s*=(?!=)"
     if any(owner == class_name for owner, _ in _replaced_names(project)) or project.search(assigned, class_name):
@@ -192,7 +194,7 @@ def is_class_patched(project: Project, class_name: str) -> bool:
 
 @cached_until_text_changes
 def _replaced_names(project: Project) -> frozenset[tuple[str, str]]:
-    """Return the patched names, each with the last part of its module's name; "" stands for any module."""
+    """Return the patched names as pairs (last part of the module's name, name); "" stands for an unknown part."""
     paths = chain(project.texts, project.notebooks)
     return frozenset(
         (module, name)
@@ -300,7 +302,7 @@ def _module_aliases(module: str, text: str) -> Iterator[str]:
 def _attributes_of(name: str, text: str) -> Iterator[str]:
     """Yield the attributes of ``name`` in a text: words after a dot, and strings in calls such as ``getattr``.
 
-    The name may be in brackets or quotes.
+    The name may be in brackets or quotes, as in ``sys.modules["train"].DataLoader``.
     """
     for mention in re.finditer(rf"{re.escape(name)}\b(?<!\w{re.escape(name)})", text):
         behind = _BEHIND.match(text, mention.end())

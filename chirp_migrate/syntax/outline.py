@@ -25,7 +25,7 @@ class _NodeIndex:
 
     Attributes:
         all: every node.
-        ends: for each node, the position of the node in ``all``, and the position after the last node inside the node.
+        ends: for each node, two positions in ``all``: of the node itself, and after the last node inside the node.
         parents: the parent of each node; the module has none.
     """
 
@@ -155,7 +155,7 @@ class Outline:
     def bound(self) -> frozenset[str]:
         """Return the names that any code of the module binds or deletes, including names of parameters and imports.
 
-        Names that ``except`` or a pattern of ``match`` binds are omitted.
+        The result lacks names that only ``except`` or a pattern of ``match`` binds.
         """
         named = [*self.functions, *self.find(ast.ClassDef)]
         stored = (one.id for one in self.find(ast.Name) if not isinstance(one.ctx, ast.Load))

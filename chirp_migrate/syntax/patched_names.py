@@ -27,7 +27,7 @@ _FOUND_MODULES = re.compile(r"\b(sys\.modules|import_module|__import__|getmodule
 
 
 def names_replaced_in_modules(text: str) -> frozenset[tuple[str, str, str]]:
-    """Return the names that a file may replace in a module, as tuples (last part of the module's name, name, variable).
+    """Return the names that a file may replace in modules, as tuples (module, name, variable).
 
     The function recognises ``patch("train.DataLoader")``, ``patch.object(train, "DataLoader")``,
     ``patch.multiple(train, DataLoader=…)``, ``patch.dict(train.__dict__, {"DataLoader": …})``,
@@ -35,10 +35,11 @@ def names_replaced_in_modules(text: str) -> frozenset[tuple[str, str, str]]:
     also counts, because code may store the string in a variable and pass the variable to such a call. In a text that is
     not Python, such as a notebook, every string that is a name or a dotted path counts.
 
-    The first part is "" if the module is unknown, as for an object that the file neither imports nor defines. The
-    second part is "" for a computed name, such as ``"Data" + "Loader"``. The third part is "" unless the call or string
-    is an element of a literal that the module assigns to a variable, as in ``TARGETS = ["train.DataLoader"]``. Then the
-    third part is the name of the variable. If no code reads the variable, the call or string replaces nothing.
+    ``module`` is the last part of the module's name. It is "" if the module is unknown, as for an object that the file
+    neither imports nor defines. ``name`` is "" for a computed name, such as ``"Data" + "Loader"``. ``variable`` is
+    ``"TARGETS"`` if the call or string is inside a literal that the file assigns to a variable, as in
+    ``TARGETS = ["train.DataLoader"]``. If no code reads this variable, the call or string replaces nothing. Outside
+    such literals, ``variable`` is "".
     """
     return frozenset(_find_replaced_names(text)) if _MAY_REPLACE.search(text) is not None else frozenset()
 
@@ -80,10 +81,10 @@ def _find_replaced_names(text: str) -> Iterator[tuple[str, str, str]]:
 
 
 def variables_of_literals(tree: ast.Module) -> dict[ast.AST, str]:
-    """Return, for each node in a literal that a module assigns to a variable, the name of the variable.
+    """Return a dictionary: node inside a literal → name of the variable to which the module assigns the literal.
 
-    Literals are lists, tuples, sets and dictionaries, such as ``["train.DataLoader"]``. Only assignments at the top
-    level of the module count.
+    In ``TARGETS = ["train.DataLoader"]``, the string has the value ``"TARGETS"``. Literals are lists, tuples, sets and
+    dictionaries. Only assignments at the top level of the module count.
     """
     found: dict[ast.AST, str] = {}
     for statement in tree.body:
@@ -112,10 +113,10 @@ def reads_variable(text: str, name: str) -> bool:
 
 
 def modules_with_assignment(text: str, name: str) -> set[str]:
-    """Return the last name of each module in which a file may assign ``name``, as in ``train.DataLoader = …``.
+    """Return the last name of each module in which a file may assign or delete ``name``.
 
-    The last name of ``package.train`` is ``train``. The result contains "" if a module is unknown, or if the text is
-    not Python.
+    For ``package.train.DataLoader = …``, the last name is ``train``. The result contains "" if the file finds a module
+    at run time, as with ``import_module``, or if the text is not Python.
     """
     try:
         tree = syntax_tree(text)
@@ -179,9 +180,9 @@ def _first_name(node: ast.expr) -> str:
 
 
 def _may_receive_names(call: ast.Call) -> bool:
-    """Return whether the names that a call replaces may be strings elsewhere in the file.
+    """Return whether a call may replace names that are strings elsewhere in the file.
 
-    The result is True if the argument for these names is not a literal, as in ``setattr(train, name, …)``.
+    The result is True if the argument for the name is not a literal, as in ``setattr(train, name, …)``.
     """
     named = (one.value for one in call.keywords if one.arg in (None, "attribute", "values"))
     return any(not isinstance(one, ast.Constant | ast.Dict) for one in (*call.args[1:2], *named))

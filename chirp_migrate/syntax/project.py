@@ -136,8 +136,8 @@ class Project:
 
         Args:
             path: path of a file of the project.
-            in_work: whether rules analyse this module now. If so, the module stays parsed until the next call with
-                ``in_work``.
+            in_work: whether rules analyse this module now. If so, the cache keeps the parsed module until the next call
+                with ``in_work``, even if the cache is full.
 
         Raises:
             UnparsableModule: the text is not Python.
@@ -173,8 +173,8 @@ class Project:
 
         Args:
             pattern: the regular expression.
-            words: whole words of which every match contains at least one. Only files with one of the words are
-                searched. Without words, all files are searched.
+            words: whole words. Every match must contain at least one of the words, because only files with one of the
+                words are searched. Without words, all files are searched.
         """
         return any(self.matching(re.compile(pattern), *words))
 
@@ -202,7 +202,11 @@ class Project:
         )
 
     def other_texts(self, besides: str, word: str) -> Iterator[tuple[str, str]]:
-        """Yield path and text of other files with ``word`` as a whole word, and of notebooks that contain ``word``."""
+        """Yield path and text of each file and notebook that contains ``word``, except for the file ``besides``.
+
+        In a file, ``word`` must be a whole word. In a notebook, ``word`` may be a part of a longer word. An empty
+        ``word`` yields all files and notebooks.
+        """
         paths = self.paths_containing(word) if word else iter(self.texts)
         held = ((path, self.texts[path]) for path in paths if path != besides)
         books = ((path, text) for path, text in self.notebooks.items() if path != besides and word in text)

@@ -39,7 +39,10 @@ def one_line_source(module: Module, node: cst.CSTNode) -> str:
 
 
 def is_name(node: cst.CSTNode | None, *values: str) -> bool:
-    """Return whether a node is a plain name in ``values``. LibCST also treats ``None`` and ``True`` as names."""
+    """Return whether a node is a plain name in ``values``.
+
+    In LibCST, ``None``, ``True`` and ``False`` are names, so ``is_name(node, "None")`` detects ``None``.
+    """
     return isinstance(node, cst.Name) and node.value in values
 
 
@@ -115,7 +118,10 @@ def find_names(node: cst.CSTNode, *names: str) -> list[cst.CSTNode]:
 
 
 def nodes_in_scope(scope: cst.CSTNode) -> Iterator[cst.CSTNode]:
-    """Yield nodes of code below ``scope``, without the nodes in inner functions, classes and lambdas."""
+    """Yield the nodes below ``scope``, without white space, commas and brackets.
+
+    Inner functions, classes and lambdas are yielded, but the nodes below them are not.
+    """
     pending = list(code_children(scope))
     while pending:
         current = pending.pop()
@@ -130,7 +136,10 @@ def find_nodes_in_scope(scope: cst.CSTNode, *types: type[Node]) -> list[Node]:
 
 
 def function_parameters(scope: cst.CSTNode) -> dict[str, cst.Param]:
-    """Return the parameters of a function or lambda by name, of all kinds; an empty dictionary for other nodes."""
+    """Return all parameters of a function or lambda by name, including ``*args`` and ``**kwargs``.
+
+    The result is an empty dictionary for other nodes.
+    """
     if not isinstance(scope, cst.FunctionDef | cst.Lambda):
         return {}
     found = [*scope.params.posonly_params, *scope.params.params, *scope.params.kwonly_params]
@@ -139,7 +148,7 @@ def function_parameters(scope: cst.CSTNode) -> dict[str, cst.Param]:
 
 
 def contains_node(module: Module, outer: cst.CSTNode, inner: cst.CSTNode) -> bool:
-    """Return whether the text of the node ``outer`` contains the node ``inner``."""
+    """Return whether the node ``inner`` is inside the node ``outer``, by their offsets in the text."""
     start, end = module.span(outer)
     return start <= module.span(inner)[0] < end
 
@@ -256,9 +265,10 @@ def target_value_pairs(
 
 
 def binding_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
-    """Return the scope that binds ``name``: the class for ``self.…``, else the nearest scope with a binding.
+    """Return the scope that binds ``name`` at ``node``.
 
-    If no scope has a binding, the result is the module.
+    For ``self.…``, this scope is the class around ``node``. For other names, it is the nearest scope with a binding.
+    Without such a class or scope, the result is the module.
     """
     first = name.partition(".")[0]
     if first == "self" and "." in name:
@@ -270,7 +280,7 @@ def binding_scope(module: Module, node: cst.CSTNode, name: str) -> cst.CSTNode:
 def is_super_init(statement: cst.CSTNode) -> bool:
     """Return whether a statement is ``super().__init__()``, ``Dataset.__init__(self)`` or similar.
 
-    The only permitted argument is ``self``.
+    The result is False if the call has an argument other than ``self``.
     """
     match statement:
         case cst.SimpleStatementLine(body=[cst.Expr(value=cst.Call(func=cst.Attribute(value=of), args=given) as call)]):

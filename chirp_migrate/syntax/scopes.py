@@ -109,7 +109,7 @@ class Scopes:
 
     Args:
         tree: LibCST tree of the module.
-        parents: parent of every node of code.
+        parents: parent of every node, except for layout such as white space and commas.
         find: function that returns every node of the given types.
     """
 

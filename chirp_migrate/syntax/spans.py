@@ -1,8 +1,9 @@
-"""Find the span of every node of a LibCST tree in the text, from the code that LibCST generates for the tree.
+"""Find the span of every node of a LibCST tree: the offsets in the text at which the node starts and ends.
 
-LibCST's nodes have no positions. The generated code is not always equal to the text, because LibCST drops some form
-feeds, blanks and trailing lines. Spans refer to the original text. If generated code and text differ in white space,
-the module ignores white space to find the spans.
+LibCST's nodes have no positions. So the module generates code for the tree, and records where the code of each node
+starts and ends. The generated code is not always equal to the text, because LibCST drops some form feeds, blanks and
+trailing lines. If generated code and text differ in white space, the module ignores white space to convert the recorded
+offsets to offsets in the text.
 
 The module extends ``CodegenState``, a class of LibCST that generates code and is not public. LibCST's own position
 provider extends the class in the same way, but takes four times as long.
@@ -58,8 +59,8 @@ def statement_spans(
     Args:
         tree: the module.
         statement: a statement of the module.
-        part: the statement itself, or a part of the statement such as a condition. For a part in the header of a
-            compound statement, the result only has the nodes in the header.
+        part: the node whose offsets the caller needs: the statement itself, or a part of the statement such as a
+            condition. For a part in the header of a compound statement, the result only has the nodes in the header.
         text: the text from which ``tree`` was parsed.
         start: offset at which the statement itself begins, without the comments above it.
         indentation: leading white space of the statement's line.
@@ -91,8 +92,8 @@ def _match_offsets(written: str, text: str) -> tuple[list[int], list[int]]:
     """Convert each offset in the generated code ``written`` to an offset in the original ``text``.
 
     The first list of the result converts offsets at which nodes start, and the second list offsets at which nodes end.
-    The lists differ for offsets in white space: a start moves forward to the next other character, and an end moves
-    back to the end of the previous other character.
+    The lists differ for offsets in white space: a start moves forward to the next character that is not white space,
+    and an end moves back to the end of the previous character that is not white space.
 
     Raises:
         TextMismatch: the two texts differ in more than white space.

@@ -34,7 +34,7 @@ class WordIndex:
         """Update the index after a change of the text at ``path``; ``before`` is the text before the change.
 
         Returns:
-            Whether any text now differs from its original text.
+            Whether the text of any file now differs from its text at the creation of the index.
         """
         if self._first.setdefault(path, before) == self._texts[path]:
             del self._first[path]
@@ -43,7 +43,8 @@ class WordIndex:
     def paths_containing(self, *words: str) -> Iterator[str]:
         """Return the paths of the files that contain one of ``words``, in the order of ``texts``.
 
-        In files that have changed since the index was created, parts of longer words count, too.
+        The index has no words of files that have changed since its creation. In these files, parts of longer words
+        count, too.
         """
         numbers = {number for word in words for number in self._places.get(word, ())}
         if self._first:

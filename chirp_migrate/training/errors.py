@@ -11,7 +11,10 @@ from chirp_migrate.exit_codes import ExitCode
 
 
 class NoTrainingFound(ChirpMigrateError):
-    """Error: no training was found in the project, or the option ``--baseline`` names no version (exit code 2)."""
+    """Error: the command finds no training in the project (exit code 2).
+
+    Commands also raise this error if ``--baseline`` is neither another folder nor a git revision with the project.
+    """
 
 
 class TaskNotPossible(Exception):
@@ -37,8 +40,8 @@ def wrap_user_code_errors(activity: str) -> Iterator[None]:
     """Return a context that converts errors of the user's code to :class:`UserCodeError`.
 
     Args:
-        activity: first words of the message, which name the code in the context, such as ``reading a batch of
-            MyDataset``.
+        activity: what the code in the context does, as the first words of the message. With ``reading a batch of
+            MyDataset``, the message is, for example, ``reading a batch of MyDataset raised ValueError: empty file``.
 
     Raises:
         UserCodeError: the code in the context raised an error, or called ``sys.exit``.

@@ -39,7 +39,7 @@ def cpu_seconds_of_this_process() -> float:
 
 
 class BackgroundLoadWatch:
-    """Measures the CPU use of other processes during all contexts of :meth:`watching` together.
+    """Measures the CPU use of other processes as one total over all contexts of :meth:`watching`.
 
     The operating system counts CPU time in hundredths of a second, so the measurement of a single short context would
     be inaccurate.
@@ -65,7 +65,10 @@ class BackgroundLoadWatch:
             self._available_s += (time.perf_counter() - began) * len(self._cpus)
 
     def share_of_others(self) -> float | None:
-        """Return the share (0 to 1) of the usable CPUs that other processes used; None if the share is not known."""
+        """Return the CPU time of other processes as a share (0 to 1) of the time of the CPUs of this process.
+
+        The CPUs of this process are the CPUs on which it may run. The result is None if the share is not known.
+        """
         if self._available_s == 0 or (self._busy_s == 0 and self._own_s > _COUNTED_FROM_S):
             return None
         return min(1.0, max(0.0, (self._busy_s - self._own_s) / self._available_s))

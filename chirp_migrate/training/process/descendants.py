@@ -71,7 +71,7 @@ def suspend_with_descendants(pid: int) -> list[psutil.Process]:
 
 
 def resume_processes(processes: Sequence[psutil.Process]) -> None:
-    """Resume the processes that :func:`suspend_with_descendants` returned; resume descendants first."""
+    """Resume the processes that :func:`suspend_with_descendants` returned, each process after its descendants."""
     for one in reversed(processes):
         with suppress(psutil.Error):
             one.resume()
@@ -91,8 +91,8 @@ def cpus_of_this_process() -> list[int]:
 def run_on_one_cpu(pid: int, cpu: int | None) -> Iterator[None]:
     """Return a context in which the process ``pid`` runs only on ``cpu``; with None, the context does nothing.
 
-    Without this context, a process continues on the CPU where it last ran, and some CPUs are busier than others. If two
-    processes take turns, both processes must begin their turns on the same CPU, so that their times can be compared.
+    If two processes take turns, both must begin their turns on the same CPU, so that their times can be compared.
+    Without this context, each process would begin its turn on the CPU where it last ran, which may be a busier CPU.
     """
     process, usual = psutil.Process(), None
     if cpu is not None:

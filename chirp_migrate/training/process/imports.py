@@ -127,7 +127,10 @@ def check_runnable_module(module: str) -> None:
 
 @contextmanager
 def _convert_module_errors(module: str) -> Iterator[None]:
-    """Return a context that raises NoSuchObject if Python does not find ``module``, or its package."""
+    """Return a context that raises NoSuchObject if Python does not find ``module`` or a package that contains it.
+
+    If ``module`` itself imports a missing module, the ModuleNotFoundError does not change.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
@@ -182,10 +185,11 @@ def advice_on_missing_module(printed_lines: str) -> str | None:
 
 
 def enter_project_copy(tree: Path) -> None:
-    """Make ``tree`` the working directory and the first import path. ``chirp_migrate`` stays importable.
+    """Make ``tree`` the working directory and the first import path.
 
     If ``tree`` has a folder ``src/``, this folder becomes the second import path. Python then imports the packages in
-    ``src/`` instead of installed packages with the same names.
+    ``src/`` instead of installed packages with the same names. The folder of ``chirp_migrate`` stays an import path,
+    after these folders.
     """
     os.chdir(tree)
     sys.path[0] = str(tree)

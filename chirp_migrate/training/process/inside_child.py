@@ -79,7 +79,7 @@ _GONE = "the parent process has ended"
 
 
 def run_child_task(task_type: type[_R], perform: Callable[[_R, ParentConnection], Any]) -> int:
-    """Run a child process: receive a task from the parent, perform the task, and send the result.
+    """Perform the task of this child process: receive the task from the parent, call ``perform``, and send the result.
 
     Args:
         task_type: type of the task, which is a dataclass with the attribute ``tree`` (the working directory of the

@@ -58,7 +58,7 @@ def _accelerator() -> str | None:
 
 
 def describe_environment() -> dict[str, Any]:
-    """Return the version of Python, installed packages, and environment variables that may change a measurement.
+    """Return the versions of Python and of packages, and the environment variables that may change a measurement.
 
     The environment variables come from this process. The result does not contain the variables that ``verify`` sets in
     its child processes, such as the number of threads and the hash seed.

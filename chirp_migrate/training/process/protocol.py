@@ -10,7 +10,7 @@ from chirp_migrate.console.progress import ProgressStep
 
 
 class ReadyMessage(msgspec.Struct, tag="ready", frozen=True):
-    """Message: the child waits until the parent starts its next turn, such as the next epoch.
+    """Message: the child is ready for its next turn, such as the next epoch, and waits until the parent starts it.
 
     Attributes:
         cpu_s: seconds of CPU time that the child and its own ended child processes have used.
@@ -22,7 +22,7 @@ class ReadyMessage(msgspec.Struct, tag="ready", frozen=True):
 
 
 class ProgressLine(msgspec.Struct, tag="said", frozen=True):
-    """Message: a line of progress that stays on the screen."""
+    """Message: a line that the parent prints. The line stays on the screen, unlike a :class:`.ProgressStep`."""
 
     text: str
 

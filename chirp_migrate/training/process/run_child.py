@@ -69,8 +69,8 @@ class ChildLabels:
 
     Attributes:
         name: subject of the message, such as ``The version before the migration``.
-        failed: first words of the message if the child reports an error, such as ``The training failed``, with a colon
-            at the end.
+        failed: text before the child's own message if the child reports an error, such as ``"The training failed: "``;
+            an empty string for no text.
         less: advice for the user if the child takes too long, such as ``use a longer --time-budget``.
         side: the version that the child trains, ``before`` or ``after`` the migration; an empty string for other child
             processes.
@@ -215,7 +215,7 @@ class Child(Generic[_T]):
                 self.cpu_s = 0.0
 
     def give_turn(self, within_s: float | None = None, cpu: int | None = None) -> None:
-        """Let the child continue until it waits for the next call of this method; such a part of the work is a turn.
+        """Start the next turn of the child. The turn ends when the child waits for the next call of this method.
 
         Args:
             within_s: new time limit for all remaining work of the child, in seconds; None to keep the present time
@@ -295,7 +295,7 @@ class Child(Generic[_T]):
             late.cancel()
 
     def _kill_late(self) -> None:
-        """Kill the child at its time limit, while this process reads a message of the child.
+        """Kill the child. A timer calls this method if the time limit ends while this process reads a message.
 
         If the message is incomplete, :meth:`_next_message` raises an error that names the time limit. If the message is
         complete, the next call of :meth:`_next_message` raises this error.
@@ -367,7 +367,10 @@ class _Output:
         self._thread.join(_OUTPUT_ENDS_WITHIN_S)
 
     def tail(self) -> str:
-        """Return the last 15 lines of the output, and the size of the output if it is more than 64 KiB."""
+        """Return the last lines of the output: at most 15 lines, from the last 8 KiB.
+
+        If the whole output is larger than 64 KiB, a line with its size comes first.
+        """
         shown = self.text(_TAIL_BYTES).splitlines()[-_TAIL_LINES:]
         if self._total > _KEPT_BYTES:
             shown.insert(0, f"[these are the last lines of {self._total / 1e6:.1f} MB of output]")
@@ -385,7 +388,7 @@ class _Output:
 
 
 def workload_failure(problem: str, output: str, version: str = "") -> WorkloadFailed:
-    """Return an error with the message ``problem``.
+    """Return an error with the message ``problem``, for the version ``before`` or ``after`` the migration.
 
     If ``output`` shows that a module is missing, the message also contains advice on how to install this module.
     """

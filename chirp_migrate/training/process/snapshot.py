@@ -85,7 +85,7 @@ def store_original_files(tree: Path) -> None:
 
 
 def restore_original_files(tree: Path) -> None:
-    """Restore the files of a copy that :func:`store_original_files` stored; do nothing if no files are stored."""
+    """Restore a copy to the files that :func:`store_original_files` stored; do nothing if no files are stored."""
     pristine = _pristine_copy(tree)
     if not pristine.is_dir():
         return

@@ -1,1 +1,1 @@
-"""Observe the loaders in the process that trains, without a change to their batches."""
+"""Observe the loaders of a training without a change to their batches; this code runs in the process that trains."""

@@ -25,15 +25,14 @@ class StopTraining(BaseException):
 class EpochDetector:
     """Context manager that detects when an epoch of a training call begins; docs/verify.md describes epochs.
 
-    After the first call of ``backward``, an iteration over the training loader begins an epoch if the training has
-    called ``backward`` since the previous epoch began. Before the first call, every iteration over the training loader
-    begins an epoch, because some trainings never call ``backward``. The first call of ``backward`` sets :attr:`later`
-    to 0.
-
     The training loader is the first loader over which the training iterates twice while gradients are enabled. If the
-    training builds a new loader for every epoch, all loaders with the same dataset count as one loader. The detector
-    then assumes that an epoch after the first epoch begins with the third of these loaders. The first loader may only
-    compute statistics, and the second loader may begin the first epoch.
+    training builds a new loader for every epoch, all loaders with the same dataset count as one loader. The second of
+    these loaders may still begin the first epoch, because the training may use the first loader only to compute
+    statistics. So the detector assumes that the third loader begins a later epoch.
+
+    An iteration over the training loader begins an epoch if the training has called ``backward`` since the previous
+    epoch began. Some trainings never call ``backward``, so every iteration counts as an epoch before the first call. If
+    a first call follows, these iterations came before the training, and the detector counts from 0 again.
 
     Attributes:
         later: number of epochs that have begun so far, without the first epoch.
@@ -84,8 +83,8 @@ class EpochDetector:
     def is_over(self, epochs: int) -> bool:
         """Return whether at least ``epochs`` epochs have begun after the first epoch.
 
-        If the training has not called ``backward``, two more epochs must have begun, because up to two iterations may
-        come before the training.
+        If the training has not called ``backward`` so far, ``epochs + 2`` epochs are necessary. Two of them may be
+        iterations that only prepare the training, for example to compute a mean.
         """
         return self.later >= (epochs if self.trains else epochs + _BEFORE_TRAINING)
 

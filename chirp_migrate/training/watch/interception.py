@@ -24,7 +24,8 @@ class Interception:
     """Context manager in which ``iter(loader)`` returns the iterator that the function ``make`` returns.
 
     If ``__iter__`` of a loader class calls ``__iter__`` of its base class, only the outermost call is replaced. Code
-    that calls ``next`` for the original iterator must run in the context :meth:`inside`.
+    that calls ``next`` for the original iterator must run in the context :meth:`inside`, so that iterations in the
+    loader's own code are not replaced.
 
     Args:
         make: function that gets the loader and a function that creates the original iterator, and returns the iterator
@@ -112,8 +113,9 @@ class SamplerRecorder(Interception):
     """Context manager that records the indices that each iteration over the sampler of a loader yields.
 
     Attributes:
-        into: a loader, and the list to which one list of indices is added for each iteration over its sampler; None to
-            record nothing.
+        into: a pair of a loader and a list, or None to record nothing. For each iteration over the sampler of this
+            loader, the recorder appends to the list a new list of the indices that the sampler yields. If the loader
+            has a batch sampler, each item of the new list is the list of indices of one batch.
     """
 
     def __init__(self) -> None:

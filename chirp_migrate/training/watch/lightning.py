@@ -1,4 +1,4 @@
-"""Let Lightning run its validation although the training loader ends early."""
+"""Let Lightning run its validation although a command ends an iteration over the training loader early."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the datasets that a dataset wraps, such as the dataset in a ``Subset``, and find the unaugmented samples."""
+"""Find the datasets that a dataset wraps, such as the dataset in a ``Subset``, and its samples without augmentation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class NestedDataset:
 
     Attributes:
         dataset: the dataset.
-        maps: lists of indices, such as ``Subset.indices``, which convert an index of the loader to an index of
+        maps: tuple of lists of indices, such as ``Subset.indices``, which convert an index of the loader to an index of
             ``dataset``. The list of the outermost dataset comes first. The tuple is empty if the loader and ``dataset``
             use the same indices.
     """
@@ -66,8 +66,8 @@ def unaugmented_dataset(dataset: Any, collate: Callable[[list[Any]], Any]) -> An
     """Return a dataset of the same samples without augmentation; None if no such dataset is found.
 
     If the attribute ``training`` of the dataset switches augmentation off, the result is a copy of the dataset with
-    ``training = False``. Otherwise, the result is the outermost wrapped dataset that has the same length and does not
-    augment.
+    ``training = False``. Otherwise, the result is the outermost wrapped dataset that has the same length as ``dataset``
+    and does not augment.
     """
     if getattr(dataset, "training", None) is True:
         switched = copy.copy(dataset)

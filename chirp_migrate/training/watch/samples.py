@@ -62,9 +62,9 @@ def has_random_samples(
 ) -> bool | None:
     """Return whether reading a sample again returns other values; None if samples cannot be read by index.
 
-    The function reads up to three samples, each of them six times. If an augmentation has two stages, and each stage
-    skips 20 % of the samples, the function overlooks the augmentation with a probability of only about 10^-12. Reading
-    may change the state of random generators, and the function does not restore this state.
+    The function reads up to three samples, each of them six times. So it rarely overlooks an augmentation. For example,
+    if an augmentation skips a sample with a probability of 20 %, it skips all 18 reads with a probability of 0.2^18,
+    about 3 * 10^-13. Reading may change the state of random generators, and the function does not restore this state.
 
     Args:
         dataset: a dataset that is not empty.

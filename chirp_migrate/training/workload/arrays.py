@@ -91,8 +91,8 @@ def sizes_from_data_file(sizes: WorkloadSizes, path: Path) -> WorkloadSizes:
     If the data has more samples than ``sizes.samples``, the training uses only ``sizes.samples`` samples.
 
     Args:
-        sizes: the sizes that do not depend on the data, such as the number of epochs, and the largest number of
-            samples.
+        sizes: the sizes of the training. The training uses at most ``samples`` samples. The function ignores ``shape``
+            and ``classes``, because these sizes depend on the data.
         path: an ``.npz`` file, or a folder of ``.npy`` files.
 
     Raises:

@@ -30,7 +30,7 @@ def seed_everything(seed: int) -> None:
 
 
 def load_model(reference: str) -> Any:
-    """Import the model class of the reference ``module:ClassName``; return None if the reference is empty.
+    """Import the model class that ``reference`` names, as ``module:ClassName``; return None for an empty string.
 
     Raises:
         NoSuchObject: there is no such class.
@@ -52,8 +52,8 @@ def data_for_entry_points(entry_points: tuple[EntryPoint, ...], sizes: WorkloadS
 def prepare_call(entry: EntryPoint, model: Any, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
     """Return a function without parameters that runs the entry point ``entry``.
 
-    A training function gets arguments with which the training standardises its samples and never stops early. With
-    early stopping, one version could train for fewer epochs than the other version.
+    The arguments of a training function switch the standardisation of samples on, and early stopping off. With early
+    stopping, the versions before and after the migration could train for different numbers of epochs.
 
     Args:
         entry: the entry point (a training function, a call of the workload function, or a script).

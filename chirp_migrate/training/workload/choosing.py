@@ -22,7 +22,7 @@ def parse_expression(text: str) -> Callable[[str], bool]:
     """Convert an expression such as ``k_fold and not backup`` to a function that checks whether a name matches.
 
     An expression combines parts of names with ``and``, ``or``, ``not`` and brackets. A name matches a part if the name
-    contains this part, in upper or lower case. A part that is not a dotted Python name must be in quotes.
+    contains this part. The case of letters does not matter. A part that is not a dotted Python name must be in quotes.
 
     Raises:
         ValueError: the expression is invalid.
@@ -74,9 +74,10 @@ def select_entry_points(discovery: DiscoveredEntryPoints, expression: str | None
 
 
 def entry_point_call_text(entry: EntryPoint, model: str, sizes: WorkloadSizes) -> str:
-    """Return the call of an entry point (training function or script) as Python code, or as a command line.
+    """Return the text that ``--list`` prints for an entry point.
 
-    ``--list`` prints this text.
+    The text is the call of a training function as Python code, the command line of a script, or a description of a call
+    that the workload function returns.
     """
     if entry.source is TrainingSource.SCRIPT:
         return " ".join(entry.script)

@@ -24,8 +24,10 @@ class TrainingData:
     Attributes:
         features: spectrograms, float32 of shape (N, C, F, T); synthetic values are in [0, 1].
         labels: class of each sample, int64 of shape (N,), from 0. Synthetic classes have about equally many samples.
-        authors: number of the person who recorded each sample, int64 of shape (N,), from 0. The splits put all samples
-            of an author into the same part. So each synthetic author has samples of many classes.
+        authors: number of the person who recorded each sample, int64 of shape (N,), from 0. The numbers are artificial
+            if the user's arrays have too few authors or none. In each split, all samples of an author are training
+            samples, or all are validation samples. Each synthetic author has samples of many classes, so that training
+            and validation have the same classes.
         train_indices: indices of the training samples in a training without cross-validation, int64.
         val_indices: indices of the validation samples in such a training, int64. The authors of these samples have no
             training samples.
@@ -41,7 +43,7 @@ class TrainingData:
     folds: list[tuple[NDArray[np.int64], NDArray[np.int64]]]
 
     def dataset(self) -> TensorDataset:
-        """Return the samples as a ``TensorDataset``."""
+        """Return the features and labels as a ``TensorDataset``."""
         return TensorDataset(self.features, self.labels)
 
 
@@ -94,7 +96,7 @@ def _load_samples(sizes: WorkloadSizes, path: Path) -> TrainingData:
 
 
 def _split(features: torch.Tensor, labels: torch.Tensor, authors: NDArray[np.int64], fold_count: int) -> TrainingData:
-    """Split the samples by author, so that all samples of an author are in the same part."""
+    """Split the samples by author: all samples of an author are training samples, or all are validation samples."""
     validates = authors < max(1, round((int(authors.max()) + 1) * _VALIDATION_SHARE))
     folds = [
         (np.flatnonzero(authors % fold_count != fold), np.flatnonzero(authors % fold_count == fold))

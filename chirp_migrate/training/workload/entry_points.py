@@ -68,7 +68,8 @@ class TrainingSource(str, Enum):
 class WorkloadSizes:
     """The size of a training: numbers of samples, epochs and folds, and the path of the data.
 
-    With the defaults, each epoch has at least eight batches, even if half of the samples are validation samples.
+    With the defaults, each epoch has at least eight batches, even if half of the samples are validation samples, as in
+    a cross-validation with two folds.
 
     Attributes:
         samples: number of samples (spectrograms) in the dataset. The default is not a multiple of the batch size, so
@@ -105,12 +106,16 @@ class WorkloadSizes:
 
 @dataclass(frozen=True)
 class FullTrainingLength:
-    """The length of the full training that the user would run. The numbers are defaults in the project's source.
+    """The length of the full training that the user would run.
+
+    For training functions, the numbers are defaults in the project's source. If the source has no such default, the
+    number is 100 epochs or one fold.
 
     Attributes:
         epochs: number of epochs in each fold.
         folds: number of folds, which train one after the other.
-        assumed: whether ``epochs`` is an assumption, because the source does not contain the number of epochs.
+        assumed: whether ``epochs`` is an assumption: True for a workload function or script, False for a training
+            function, and False if the user sets the number of epochs.
     """
 
     epochs: int = 100
@@ -128,8 +133,8 @@ class EntryPoint:
     """A function, call or script that starts a training.
 
     Attributes:
-        module: import name of the function's module, such as ``utils.training_engine``; an empty string if no function
-            in the project's source starts the training.
+        module: import name of the training function's module, such as ``utils.training_engine``; an empty string for a
+            workload function or script.
         name: name of the function or method, such as ``TrainingEngine.run_cross_validation``. For a workload function,
             the value is the name of a training call that the workload function returns. For a script, the value is the
             name of the script or module.
@@ -172,8 +177,8 @@ class DiscoveredEntryPoints:
             user's workload function or script chooses the model.
         left_out: sentences on functions that look like training functions but do not have the necessary parameters, and
             on modules that are missing or cannot be parsed.
-        origin: original folder of the user's project. If Python imports a module from this folder instead of the copy,
-            the command fails. An empty string switches this check off.
+        origin: original folder of the user's project. The training runs in a copy. If Python imports a module from the
+            original folder instead of the copy, the command fails. An empty string switches this check off.
     """
 
     entry_points: tuple[EntryPoint, ...]
@@ -314,12 +319,12 @@ def _parse(path: Path) -> ast.Module | None:
 def _entry_points_of_module(utils: Path, name: str, usual: FullTrainingLength) -> Iterator[EntryPoint | str]:
     """Yield the training functions of a module, and a sentence for each similar function that lacks parameters.
 
-    If the module is missing or cannot be parsed, yield a sentence with this reason.
+    If the module is missing or cannot be parsed, yield only a sentence about this problem.
 
     Args:
         utils: folder ``utils/`` of the project.
         name: name of the module, without the package ``utils``.
-        usual: numbers of epochs and folds for functions whose parameters have no defaults for these numbers.
+        usual: numbers of epochs and folds for functions that do not set these numbers.
     """
     path, module = utils / f"{name}.py", f"utils.{name}"
     tree = _parse(path)
@@ -338,7 +343,11 @@ def _entry_points_of_module(utils: Path, name: str, usual: FullTrainingLength) -
 
 
 def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: FullTrainingLength) -> FullTrainingLength:
-    """Return the length of the user's full training, from the function's defaults or else from ``usual``."""
+    """Return the length of the user's full training with a function.
+
+    If the function sets no number of epochs, the number comes from ``usual``. If the function sets no number of folds,
+    the number comes from ``usual`` for a function with the parameter ``fold_indices``, and is 1 for other functions.
+    """
     epochs = _first_integer_set([function], _EPOCHS) or usual.epochs
     folds = _first_integer_set([function], _FOLDS_NAMED)
     if folds is None:

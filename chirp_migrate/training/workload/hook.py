@@ -5,7 +5,7 @@ sizes of the training, and returns a dictionary of functions without parameters,
 
     def workload(sizes):                  # sizes.samples, .epochs, .batch_size, .seed, .data, …: see WorkloadSizes
         dataset = make_dataset(sizes)     # not timed
-        return {"train": lambda: train(dataset, epochs=sizes.epochs)}     # timed, and its result compared
+        return {"train": lambda: train(dataset, epochs=sizes.epochs)}     # timed; verify compares what train returns
 
 A child process calls the workload function in a copy of the project. Before each training call, the child process calls
 the workload function again, so that a training cannot affect later trainings.
