@@ -124,7 +124,5 @@ def _report_repeated_seed(module: Module, seed: RepeatedSeed) -> RuleMatch:
     if seed.state is not None:
         message += f": {quote_sources(module, seed.state)} is 2147483648 in every worker. Write {remedy} (see `doctor`)"
     else:
-        message += (
-            f": {happens} the same numbers. Remove the call (PyTorch seeds workers), or write {remedy}. {SEE_IT}"
-        )
+        message += f": {happens} the same numbers. Remove the call (PyTorch seeds workers), or write {remedy}. {SEE_IT}"
     return RuleMatch(module.span(seed.call)[0], message)

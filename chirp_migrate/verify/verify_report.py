@@ -44,8 +44,7 @@ class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
             ``verify`` times the whole call.
         folds: number of cross-validation folds of the full training, from the defaults of the training function; 1 if
             ``verify`` times the whole call.
-        assumed: whether ``epochs`` is an assumption, because the source of the training function does not contain the
-            number.
+        assumed: whether ``epochs`` is an assumption, because the project's source does not contain the number.
         epoch_s: dictionary, version → seconds of an epoch after the first epoch; an empty dictionary if the whole call
             is timed.
         start_s: dictionary, version → start-up time in seconds, which counts once for each fold. The start-up time is

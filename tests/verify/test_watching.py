@@ -160,6 +160,17 @@ def test_epochs_and_folds_are_taken_from_defaults_then_from_what_the_backend_set
     assert parse_verify_options(str(tmp_path), "--own-epochs", "30").own_epochs == 30
 
 
+def test_epochs_that_no_module_sets_are_named_an_assumption(tmp_path: Path) -> None:
+    utils = tmp_path / "utils"
+    utils.mkdir()
+    (utils / "models.py").write_text("class Net(Module):\n    def __init__(self, num_classes): ...\n")
+    (utils / "cross_validation.py").write_text(
+        "def k_fold(dataset, fold_indices, model_class, num_classes, num_epochs, k_folds=5): ...\n"
+    )
+    [found] = find_entry_points(tmp_path).entry_points
+    assert found.own == FullTrainingLength(100, 5, assumed=True)
+
+
 class WhereRead(Dataset[int]):
     """Samples that are the number of the process that reads them."""
 

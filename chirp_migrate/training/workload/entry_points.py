@@ -114,8 +114,8 @@ class FullTrainingLength:
     Attributes:
         epochs: number of epochs in each fold.
         folds: number of folds, which train one after the other.
-        assumed: whether ``epochs`` is an assumption: True for a workload function or script, False for a training
-            function, and False if the user sets the number of epochs.
+        assumed: whether ``epochs`` is an assumption, as for a workload function, a script, or a training function whose
+            project contains no default. If the user sets the number of epochs, the number is not an assumption.
     """
 
     epochs: int = 100
@@ -264,10 +264,9 @@ def find_entry_points(root: Path, model: str | None = None, command: str = "veri
     entry_points: dict[str, EntryPoint] = {}
     left_out: list[str] = []
     trees = [tree for module in TRAINING_MODULES if (tree := _parse(utils / f"{module}.py")) is not None]
+    epochs = _first_integer_set(trees, _EPOCHS)
     usual = FullTrainingLength(
-        _first_integer_set(trees, _EPOCHS) or FullTrainingLength.epochs,
-        _first_integer_set(trees, _FOLDS_NAMED) or 1,
-        False,
+        epochs or FullTrainingLength.epochs, _first_integer_set(trees, _FOLDS_NAMED) or 1, assumed=epochs is None
     )
     for module in TRAINING_MODULES:
         for entry in _entry_points_of_module(utils, module, usual):
@@ -348,11 +347,11 @@ def _own_run(function: ast.FunctionDef, parameters: tuple[str, ...], usual: Full
     If the function sets no number of epochs, the number comes from ``usual``. If the function sets no number of folds,
     the number comes from ``usual`` for a function with the parameter ``fold_indices``, and is 1 for other functions.
     """
-    epochs = _first_integer_set([function], _EPOCHS) or usual.epochs
+    epochs = _first_integer_set([function], _EPOCHS)
     folds = _first_integer_set([function], _FOLDS_NAMED)
     if folds is None:
         folds = usual.folds if "fold_indices" in parameters else 1
-    return FullTrainingLength(epochs, folds, False)
+    return FullTrainingLength(epochs or usual.epochs, folds, assumed=epochs is None and usual.assumed)
 
 
 def _first_integer_set(within: Iterable[ast.AST], names: Sequence[str]) -> int | None:
