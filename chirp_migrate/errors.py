@@ -18,17 +18,20 @@ class ChirpMigrateError(Exception):
 
 
 class UsageProblem(ChirpMigrateError):
-    """A path is missing or unusable, or an option is invalid (exit code 2)."""
+    """A path, an option, a setting or a plan is invalid (exit code 2)."""
 
 
 class WriteRefused(ChirpMigrateError):
-    """The command wrote nothing, because the user could lose changes (exit code 3)."""
+    """The command changed nothing, for example because the user could lose changes (exit code 3)."""
 
     exit_code = ExitCode.REFUSED
 
 
 class JournalDamaged(WriteRefused):
-    """The journal (the record of earlier runs) cannot be read, or lists paths that must not change (exit code 3)."""
+    """The journal (the record of earlier runs) cannot be read, or is invalid (exit code 3).
+
+    For example, the journal lists a path that leads outside of the project.
+    """
 
 
 class CommitFailed(ChirpMigrateError):
@@ -44,6 +47,9 @@ class InterruptedByUser(ChirpMigrateError):
 
 
 class CheckFailed(ChirpMigrateError):
-    """The command after ``--check-with`` failed, so the rewrite was rolled back (exit code 5)."""
+    """The command that the user passed to ``--check-with`` failed (exit code 5).
+
+    The message describes whether the run of ``apply`` was rolled back.
+    """
 
     exit_code = ExitCode.CHECK_FAILED

@@ -1,4 +1,4 @@
-"""Define the exit codes of all commands. The page docs/exit-codes.md has the same table."""
+"""Define the exit codes of all commands. The table in docs/exit-codes.md lists the same codes and meanings."""
 
 from __future__ import annotations
 

@@ -118,9 +118,9 @@ def journal_root(path: Path) -> Path:
     is the nearest folder with a ``pyproject.toml``. The function searches the folders from ``path`` up to the top
     folder, and returns the nearest folder that has a journal. If no folder has a journal, the result is the top folder.
 
-    If ``path`` is in no project, the result is the nearest folder above ``path`` with a journal, or else the folder of
-    ``path`` itself. The search skips folders of another user, because a rollback with another user's journal could
-    write arbitrary bytes into this project.
+    If ``path`` is in no project, the function searches ``path`` and all folders above in the same way. If no folder has
+    a journal, the result is the folder of ``path`` itself. Every search ends below the first folder that belongs to
+    another user, because a rollback with another user's journal could write arbitrary bytes into this project.
 
     Raises:
         UsageProblem: see :func:`project_root`.
@@ -136,15 +136,15 @@ def journal_root(path: Path) -> Path:
 def discover_files(
     path: Path, *, notebooks: bool = True, reason_to_exclude: Callable[[str], str | None] = lambda _: None
 ) -> DiscoveredFiles:
-    """Find the Python files and notebooks at or below ``path``, by their suffixes.
+    """Find the Python files (``.py``) and notebooks (``.ipynb``) at or below ``path``.
 
     These files are excluded:
 
     - files that an earlier ``apply`` added, and ``chirpid_patch`` itself,
     - folders of version control, virtual environments, installed packages, caches and build output,
-    - vendored code: folders called ``vendor``, ``third_party`` or similar, and ``extern`` and ``external`` if these two
-      folders contain a licence or packaging files,
-    - links to places outside of the searched folder,
+    - vendored code: each folder called ``vendor``, ``third_party`` or similar, and each folder called ``extern``,
+      ``external`` or similar that contains a licence or packaging file (such as ``setup.py``),
+    - links to folders, to missing files, to places outside of the searched folder, and to files with the same suffix,
     - Python files above 4 MiB and notebooks above 64 MiB,
     - files that git ignores.
 
@@ -153,9 +153,9 @@ def discover_files(
     Args:
         path: folder of the project, or one Python file or notebook.
         notebooks: whether to include notebooks.
-        reason_to_exclude: function that gets the posix path of a file, relative to the root, and returns why the user
-            excludes the file; ``None`` if the user does not exclude the file. If ``path`` is a file,
-            ``reason_to_exclude`` is not called.
+        reason_to_exclude: function that gets the posix path of a file, relative to the root. The function returns the
+            reason why the user excludes the file, or ``None`` if the user does not exclude the file. If ``path`` is a
+            file, ``reason_to_exclude`` is not called.
 
     Raises:
         UsageProblem: the file or folder ``path`` does not exist, contains neither a Python file nor a notebook, or is a
@@ -254,7 +254,10 @@ def _walk_folder(
 
 
 def _settings_in(entries: Sequence[os.DirEntry[str] | Path], prefix: str) -> tuple[str, ...]:
-    """Return the paths of the small configuration files in a folder; empty if the folder has too many such files."""
+    """Return the paths of the configuration files in a folder, except files above 256 KiB.
+
+    The result is empty if the folder has more than 200 configuration files, because the files are then probably data.
+    """
     named = [entry for entry in entries if entry.name.endswith(_SETTINGS)]
     if len(named) > _MOST_SETTINGS:
         return ()
@@ -270,7 +273,7 @@ def _is_small(entry: os.DirEntry[str] | Path) -> bool:
 
 
 def _is_regular_file(path: Path) -> bool:
-    """Return whether a path is a regular file below the size limit, and not a link."""
+    """Return whether ``path`` is a regular file (not a link) within the size limit for its suffix."""
     try:
         found = path.lstat()
     except OSError:
@@ -310,7 +313,8 @@ def _is_vendored(folder: os.DirEntry[str]) -> bool:
 def _has_licence_or_packaging(folder: str, levels: int) -> bool:
     """Return whether a folder contains a licence or packaging file.
 
-    The function searches the files of the folder itself, and of its subfolders down to ``levels - 1`` levels below.
+    With ``levels`` 1, the function searches only the folder itself. With ``levels`` 2, the function also searches the
+    direct subfolders, and so on.
     """
     try:
         with os.scandir(folder) as listed:
@@ -324,7 +328,11 @@ def _has_licence_or_packaging(folder: str, levels: int) -> bool:
 
 
 def _was_added_by_apply(path: Path, relative: str) -> bool:
-    """Return whether an earlier ``apply`` on the searched folder, or on one of its subfolders, added the file."""
+    """Return whether an earlier ``apply`` added the file ``path``.
+
+    The earlier run may have been on the searched folder or on one of its subfolders. ``relative`` is the path of the
+    file relative to the searched folder.
+    """
     place = next((one for one in SCAFFOLD_PATHS if f"/{relative}".endswith(f"/{one}")), None)
     try:
         return place is not None and is_scaffold_file(place, path.read_bytes())

@@ -31,14 +31,14 @@ def check_nothing_to_rewrite(
         path: the folder or file that the plan was made for.
         plan: the plan that will be written.
         settings: the settings of the plan.
-        edited_files: paths of files with hunks that the user edited. Such a file must be valid Python, but rules may
-            rewrite the file again.
+        edited_files: paths of the files in which the user edited a hunk. Such a file must be valid Python, but the
+            check accepts that a rule would rewrite the file again.
         jobs: number of processes that run the rules; ``None`` chooses the number by the amount of code.
         progress: function that shows to the user which file is checked.
 
     Raises:
-        WriteRefused: a rewritten file cannot be compiled, or a rule would rewrite the file again. The check ignores the
-            rules of those rewrites that the user refused in this file.
+        WriteRefused: a rewritten file cannot be compiled, or a rule would rewrite the file again. If the user refused a
+            rewrite in the file, the check ignores all rewrites of the file by the same rule.
     """
     rewritten = {file.path: file.after for file in plan.files if file.hunks}
     if not rewritten:

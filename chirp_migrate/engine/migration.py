@@ -41,10 +41,11 @@ def plan_migration(
     """Return the plan of all changes that ``apply`` makes at ``path``.
 
     Args:
-        path: folder of the project, or one Python file (which gets no scaffold and no dependency).
+        path: folder of the project, or one Python file or notebook. For a single file, the plan adds no files and no
+            dependency.
         settings: files to check, rules to run and files to add (see
             :func:`~chirp_migrate.engine.settings.read_settings`); None for all files and rules. The plan copies the
-            runtime or adds a dependency only if a file imports the runtime.
+            runtime or adds a dependency only if a file imports the runtime after the migration.
         jobs: number of processes that run the rules; ``None`` chooses the number by the amount of code.
         progress: function that shows to the user which file is planned.
 
@@ -101,7 +102,10 @@ def _plan_dependency(root: Path, files: Sequence[FilePlan]) -> tuple[list[FilePl
 
 
 def _plan_vendoring(root: Path) -> list[FilePlan]:
-    """Return the files of the copied runtime, and the edits that remove the dependency that an earlier run added."""
+    """Return the files of the copied runtime, and the edits that remove the dependency on the runtime.
+
+    A copied runtime needs no dependency. The edits remove only dependencies that an earlier ``apply`` added.
+    """
     return [*vendor_files(root), *dependency_removal(root)]
 
 

@@ -57,7 +57,7 @@ def plan_tree(
     Args:
         root: folder of the project, or one Python file or notebook.
         settings: files to check and rules to run; None for all files and rules. If the settings copy the runtime into
-            ``root``, imports of the runtime are sorted like imports of the project.
+            ``root`` (``vendor``), the rewrite sorts imports of the runtime like imports of the project's own modules.
         jobs: number of processes; ``None`` chooses the number by the amount of code.
         progress: function that shows to the user which file is planned.
         overlay: new contents of files, by posix path relative to the root. A plan with ``overlay`` covers only these
@@ -162,9 +162,10 @@ def plan_tree(
 
 
 def _hunks_joined_across_files(files: Sequence[FilePlan]) -> list[FilePlan]:
-    """Remove from the attribute ``together`` of each hunk the calls that only one file lists.
+    """Keep in the attribute ``together`` of each hunk only calls that hunks of several files list.
 
-    Within one file, rewrites that belong together are already in the same hunk.
+    The attribute joins hunks of different files. Within one file, rewrites that belong together are already in the same
+    hunk.
     """
     named = Counter(one for file in files for one in frozenset[str]().union(*(hunk.together for hunk in file.hunks)))
     shared = frozenset(one for one, number in named.items() if number > 1)
@@ -184,8 +185,8 @@ def decode_source(path: str, data: bytes) -> Source:
     """Decode the bytes of a Python file or notebook.
 
     Raises:
-        UnreadableSource: the bytes are not text, the codec encodes the text to other bytes, or the file is a notebook
-            of another language than Python.
+        UnreadableSource: the bytes are not text, encoding the decoded text yields other bytes than the file has, or the
+            file is a notebook of another language than Python.
     """
     return NotebookSource.from_bytes(data) if path.endswith(".ipynb") else SourceFile.from_bytes(data)
 
@@ -198,9 +199,9 @@ def _omit_tests_without_loaders(
     settings: Settings,
     jobs: int | None,
 ) -> tuple[SkippedFile, ...]:
-    """Return the excluded files, except tests without loaders.
+    """Return the excluded files, except test files without loaders.
 
-    The entry of each other test gets the number of its loaders.
+    For a test file with loaders, ``loaders`` of its entry is the number of these loaders.
     """
     settings = replace(settings, codes=frozenset(rule.code for rule in settings.rules if rule.counts_sites))
     worded = [path for path in tests if any(rule.concerns(texts.get(path, ""), project) for rule in settings.rules)]

@@ -82,7 +82,7 @@ def migrate_file(path: str, text: str, project: Project, settings: Settings) -> 
     Args:
         path: posix path relative to the root.
         text: text of the file.
-        project: the project that contains the file. The function stores the new text in this object.
+        project: the project that contains the file. The function stores the new text in ``project``.
         settings: the rules to run, and the findings to suppress.
     """
     try:
@@ -151,7 +151,7 @@ def rewrite_in_hunks(
     Args:
         path: posix path relative to the root.
         text: source of the module.
-        project: the project that contains the file. The function stores the new text in this object.
+        project: the project that contains the file. The function stores the new text in ``project``.
         unsafe: whether to also apply rules that change what training learns.
         rules: the rules to run; ``None`` for all rules.
         ignored: codes of the rules whose findings are suppressed in this file.
@@ -194,7 +194,7 @@ def rewrite_in_hunks(
 
 
 def _check_passes(path: str, text: str, number: int) -> None:
-    """Raise an error if the rules were applied to a file too often, namely ``number`` times.
+    """Raise an error if ``number`` passes are too many for a file.
 
     A pass applies the rules once to the whole file. Nested functions need more passes, so the limit depends on the
     nesting of the functions in ``text``.
@@ -286,7 +286,7 @@ class _RewriteState:
         return self._pieces.text
 
     def _loader_calls_of_match(self, rule: Rule, match: RuleMatch) -> frozenset[tuple[str, int]]:
-        """Return the loader calls whose rewrites can only be accepted or refused together with a match.
+        """Return the loader calls whose rewrites must be accepted or refused together with a match.
 
         Each call is a pair: path of the original file, and line of the call.
         """
@@ -295,7 +295,7 @@ class _RewriteState:
         return frozenset({(self._original.path, self._original.position(self._pieces.origin(match.offset))[0])})
 
     def _loader_calls_of_rewrites(self, numbers: Iterable[int]) -> frozenset[str]:
-        """Return the loader calls whose rewrites can only be accepted or refused together with the given rewrites.
+        """Return the loader calls whose rewrites must be accepted or refused together with the rewrites ``numbers``.
 
         Each call is a text ``path:line``.
         """
@@ -362,13 +362,13 @@ def applicable_rules(
 ) -> tuple[Rule, ...]:
     """Return the rules that may find something in a module.
 
-    The function first checks the words of the module, and then its ``ast`` tree.
+    The function first searches the module for the trigger words of the rules, and then checks the ``ast`` tree.
 
     Args:
         rules: the rules to choose from.
         path: path of the module.
-        text: text of the module. If the text is not valid Python, the function checks only its words. A later step
-            then parses the text and reports the error.
+        text: text of the module. If the text is not valid Python, the function only searches for trigger words. A later
+            step then parses the text and reports the error.
         project: the project that contains the module.
         is_rewritten: whether an earlier pass has rewritten the module.
     """
@@ -391,8 +391,9 @@ def _rules_to_repeat(
 ) -> Sequence[Rule]:
     """Return the rules that the next pass must run.
 
-    These are the rules with matches in this pass, and the rules that may find code of the chosen rewrites. If a chosen
-    rule also changes definitions, the result is all ``rules``.
+    These are the rules with matches in this pass, and the rules that may find something in the code that the chosen
+    rewrites insert. If the rewrites of a chosen rule may change class or function definitions (see ``Rule.in_place``),
+    the result is all ``rules``.
     """
     if not all(rule.in_place for rule, _ in chosen):
         return rules

@@ -42,16 +42,18 @@ class Settings:
         include: patterns of the files to check; empty for all files.
         exclude: patterns of files that are not rewritten.
         codes: codes of the rules to run; ``None`` for all rules.
-        file_ignores: pairs of a file pattern and the codes of the rules whose findings are suppressed in such files.
+        file_ignores: pairs (file pattern, rule codes). Findings of these rules are suppressed in files that match the
+            pattern.
         unsafe: whether to also apply rules that change what training learns.
         notebooks: whether notebooks are checked; ``None`` checks only notebooks without stored outputs.
         tests: whether tests are checked.
         scaffold: whether to add the scaffold, which consists of modules, a notebook and tests; ``None`` adds the
-            scaffold only if ``utils/`` has Python modules for training.
+            scaffold only if migrated code imports the runtime and ``utils/`` has a training module such as
+            ``training_engine.py``.
         vendor: whether the runtime is copied into the project.
         all_loaders: whether to also rewrite loaders that gain nothing from a rewrite.
-        excluded: globs of the option ``--exclude`` for further files that are not rewritten, relative to the folder of
-            the run.
+        excluded: patterns of the option ``--exclude`` for further files that are not rewritten. These patterns are
+            relative to the folder of the run.
         prefix: the folder of the run relative to the folder of ``pyproject.toml``, with ``/`` at its end; an empty
             string if both folders are the same. All patterns except ``excluded`` are relative to the folder of
             ``pyproject.toml``.
@@ -113,7 +115,7 @@ class Settings:
             flags: values of attributes of the settings, such as ``unsafe``; None keeps the value of the settings.
 
         Raises:
-            UsageProblem: a selector matches no rule, no rule remains, or a pattern is invalid.
+            UsageProblem: an item of ``select`` or ``ignore`` matches no rule, no rule remains, or a pattern is invalid.
         """
         for glob in exclude:
             if glob.startswith("!"):
@@ -138,8 +140,8 @@ class Settings:
 def read_settings(path: Path) -> Settings:
     """Return the settings for ``path``, from the nearest ``pyproject.toml`` with a table ``[tool.chirp-migrate]``.
 
-    The function searches ``path`` (or the folder of a single file). In a git work tree, the function also searches each
-    folder above, up to the top of the work tree.
+    The function searches the folder ``path``, or the folder of the file ``path``. In a git work tree, the function also
+    searches each folder above, up to the top of the work tree.
 
     Raises:
         UsageProblem: the project ``path`` does not exist, a ``pyproject.toml`` cannot be read, or the table of this
@@ -327,7 +329,8 @@ def _check_glob(glob: str) -> str:
 def matches_any_glob(globs: tuple[str, ...], path: str) -> bool:
     """Return whether the patterns ``globs`` match a posix path, by the rules of ``.gitignore``.
 
-    A pattern that begins with ``./`` is relative to the folder of the patterns, like a pattern that begins with ``/``.
+    A leading ``./`` in a pattern has the same meaning as a leading ``/``: the pattern begins at the folder to which
+    ``path`` is relative.
     """
     return bool(globs) and _compile_globs(globs).match_file(path)
 

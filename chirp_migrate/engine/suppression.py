@@ -8,7 +8,7 @@ a comment can be at three places:
 * on its own line above the line or statement of a finding. Other comments may be between this comment and the
   statement;
 * above the first statement of the file, such as ``# chirp: ignore-file[CHP001]``. The comment then applies to the whole
-  file. A docstring does not count as a statement.
+  file. The docstring of the file may be above the comment.
 """
 
 from __future__ import annotations
@@ -83,7 +83,9 @@ def read_suppressions(text: str) -> Suppressions:
 
 
 def add_ignore_comments(text: str, codes: Mapping[int, Collection[str]]) -> str:
-    """Return ``text`` with an ``ignore`` comment above each statement on a line that ``codes`` contains.
+    """Return ``text`` with an ``ignore`` comment for each line in ``codes``, above its statement.
+
+    A line inside a statement gets the comment above the first line of the statement.
 
     Args:
         text: source that can be tokenized.
@@ -128,7 +130,11 @@ def _statement_lines(tokens: Iterable[tokenize.TokenInfo]) -> Iterator[tuple[int
 
 
 def _locate_comments(text: str) -> list[tuple[str, int, range, bool]]:
-    """Return each comment with its line, the lines to which the comment applies, and whether no statement is above."""
+    """Return all comments of a file.
+
+    Each item is (comment, its line, the lines to which the comment applies, whether the comment is above the first
+    statement).
+    """
     tokens = _tokenize(text)
     code = [token for token in tokens if token.type not in _LAYOUT]
     last_lines = dict(_statement_lines(tokens))

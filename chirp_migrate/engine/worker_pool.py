@@ -77,7 +77,10 @@ def _migrate_in_processes(paths: list[str], project: Project, settings: Settings
 
 
 def _rewrite_alone(path: str, project: Project, settings: Settings) -> FileResult:
-    """Rewrite one file in a separate process, because this file or another file crashed a process of the pool."""
+    """Rewrite one file in a separate process, after a process of the pool has crashed.
+
+    The pool does not show which file caused the crash, so each file without a result is rewritten in its own process.
+    """
     with _pool(project, settings, 1) as pool:
         try:
             return pool.submit(_migrate_in_worker, path).result()

@@ -88,18 +88,19 @@ class PlannedChangesProvider(BaseMetadataProvider[ChangesOfFile]):
 def changes_by_file(root: Path, paths: Sequence[str], codes: Sequence[str] = ()) -> dict[str, ChangesOfFile]:
     """Return, for each path in ``paths``, the changes that ``chirp-migrate apply`` would make to this file.
 
-    The function uses the settings in ``pyproject.toml``. If a file cannot be rewritten, for example because the
-    settings exclude it, the ``obstacle`` of its changes is the reason.
+    The function uses the settings in ``pyproject.toml``. If a file cannot be rewritten, the attribute ``obstacle`` of
+    its changes is the reason, for example that the settings exclude the file.
 
     Args:
         root: folder of the project. The function reads all files in this folder, because the rewrites of a file depend
             on other files.
-        paths: paths of the Python files whose changes are returned, as LibCST passes these paths.
+        paths: absolute paths of the Python files, or paths relative to the current folder. The keys of the result are
+            the same paths.
         codes: codes of the rules to run; an empty sequence runs the rules that the settings select.
 
     Raises:
         chirp_migrate.errors.ChirpMigrateError: the folder ``root`` contains no Python file, its settings are invalid,
-            or a run of ``apply`` in ``root`` was interrupted.
+            or a run of ``apply`` in ``root`` is still running or was interrupted.
     """
     root = _absolute(root)
     settings = read_settings(root).overridden(select=codes)
@@ -127,7 +128,10 @@ def changes_by_file(root: Path, paths: Sequence[str], codes: Sequence[str] = ())
 
 
 def _absolute(path: str | Path) -> Path:
-    """Return ``path`` as an absolute path. Symbolic links are not resolved, because a plan excludes links to files."""
+    """Return ``path`` as an absolute path, without resolving symbolic links.
+
+    If a file is a link, the plan lists the path of the link as excluded. Resolving the link would hide this exclusion.
+    """
     return Path(os.path.abspath(path))  # noqa: PTH100
 
 

@@ -77,9 +77,9 @@ class Gain:
     Attributes:
         kind: the kind of improvement; ``NOTHING`` if the rewrite improves nothing.
         why: the reason for the kind, as a part of a message, such as "the dataset is empty".
-        path: file of the code that explains the reason, relative to the root of the plan; "" if no code explains the
-            reason.
-        line: line of this code, counted from 1; 0 if no code explains the reason.
+        path: file of the code line that is the reason, relative to the root of the plan; "" if the reason is not a
+            single line.
+        line: number of this line, counted from 1; 0 if the reason is not a single line.
     """
 
     kind: GainKind
@@ -99,7 +99,7 @@ class Gain:
 
     @property
     def text(self) -> str:
-        """Return the reason, followed by the file and line of the code that explains the reason."""
+        """Return the reason, followed by the file and the line number if the reason is a single line of code."""
         return f"{self.why}, {self.path}:{self.line}" if self.path else self.why
 
 
@@ -128,8 +128,8 @@ class Hunk:
 
     Attributes:
         number: number of the hunk in its file. The hunks are numbered from 1, from top to bottom.
-        edits: edits of the original text. Edits of different hunks do not overlap, but two hunks may contain the same
-            insertion.
+        edits: edits of the original text. Edits of different hunks do not overlap. Two hunks may contain the same
+            insertion, which ``apply`` makes only once.
         imports: the imports that ``apply`` must add to the file, because the edits use the imported names.
         together: calls that build loaders, as ``path:line``. The rewrites of these calls must be accepted or refused
             together with this hunk. So hunks that list the same call belong together, even if they are in different
@@ -164,7 +164,7 @@ class Finding:
         cell: number of the notebook cell that contains ``line``, counted from 1 over all cells; None in a Python file.
         hunk: number of the hunk that rewrites the code; None if no hunk rewrites the code.
         reason: one paragraph on why the rule exists.
-        gain: the improvement by the rewrite of a loader, or of an object that a loader uses; None for all other
+        gain: what the rewrite improves, if the finding is a loader or an object that a loader uses; None for all other
             findings.
     """
 
@@ -184,7 +184,10 @@ class Finding:
 
     @property
     def message_with_gain(self) -> str:
-        """Return the message, followed by the gain and the reason of the gain if the rewrite brings a gain."""
+        """Return the message, followed by the gain and its reason.
+
+        The result is only the message if the finding has no gain or has the status ``UNCHANGED``.
+        """
         if self.gain is None or self.status is FindingStatus.UNCHANGED:
             return self.message
         return f"{self.message}; gain: {self.gain.kind.words} ({self.gain.text})"
@@ -277,7 +280,10 @@ class Plan:
     options: PlanOptions = field(default_factory=PlanOptions)
 
     def seen_from(self, folder: Path) -> Plan:
-        """Return the plan with all paths relative to ``folder``: the root of the plan, or a parent of the root."""
+        """Return the plan with all paths relative to ``folder``.
+
+        ``folder`` must be the root of the plan or a parent of the root.
+        """
         between = self.root.relative_to(folder)
         return replace(
             self,

@@ -21,7 +21,7 @@ _Hash = Annotated[str, Meta(pattern="^[0-9a-f]{64}$", max_length=64)]
 
 
 class ReplacementEntry(Struct, frozen=True):
-    """A replacement: the new text replaces the source code from start to end, without the character at end.
+    """A replacement: the new text replaces the source code from start up to the character before end.
 
     In a notebook, start and end are positions in a module that consists of all code cells.
     """
@@ -41,7 +41,8 @@ class HunkEntry(Struct, frozen=True, kw_only=True):
         imports: the imports that the edits need. ``apply`` adds an import if at least one accepted hunk needs the
             import.
         decision: the decision of the user in a review; None if the user has not decided on the hunk yet.
-        edited: the edits with which the user replaced the field edits; None if the user changed nothing.
+        edited: the edits that the user wrote in a review, and that ``apply`` makes instead of ``edits``; None if the
+            user wrote no edits.
         together: calls that build loaders, as path:line. The rewrites of these calls must be accepted or refused
             together with this hunk. So hunks that list the same call belong together, even if they are in different
             files.
@@ -69,7 +70,7 @@ class FileEntry(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, file: FilePlan) -> FileEntry:
-        """Return the entry of the plan document that describes one changed file."""
+        """Return the entry that describes ``file``."""
         before = None if file.before is None else sha256(file.before)
         return cls(path=file.path, note=file.note, sha256_before=before, sha256_after=sha256(file.after))
 
@@ -94,7 +95,11 @@ class PlannedFileEntry(FileEntry, frozen=True, kw_only=True):
 
 
 class LoaderCounts(Struct, frozen=True, kw_only=True):
-    """The numbers of loaders for each outcome (``sites``), and of findings for each rule and outcome (``rules``)."""
+    """The numbers of loaders and findings.
+
+    The field ``sites`` has the number of loaders for each outcome, such as migrated. The field ``rules`` has the number
+    of findings for each rule and each outcome.
+    """
 
     sites: dict[str, int]
     listed_by_reason: dict[str, int]
@@ -118,7 +123,10 @@ class PlanJson(Struct, frozen=True, kw_only=True):
 
 
 class PlanDocument(Struct, frozen=True, kw_only=True):
-    """The document of a plan file. ``plan`` writes plan files, ``review`` adds decisions, ``apply --plan`` reads them.
+    """The document of a plan file.
+
+    ``plan`` writes a plan file, ``review`` adds decisions to the file, and ``apply --plan`` applies the plan in the
+    file.
 
     The field ``reviewed`` is true if a review has begun. Then ``apply`` refuses the plan until the user has decided on
     every hunk.

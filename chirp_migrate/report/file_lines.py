@@ -153,9 +153,10 @@ class FileLines:
         return self._lines[max(added, key=likeness)].after if added else None
 
     def _next_after(self, at: int) -> int | None:
-        """Return the new line number of the first line, from position ``at`` of the diff on, that was not removed.
+        """Return the new line number of the next line of the diff that was not removed.
 
-        If all these lines were removed, the result is the number of the nearest line above that was not removed.
+        The search begins at position ``at``. If all lines from there on were removed, the result is the number of the
+        nearest line above that was not removed.
         """
         following = (line.after for line in (*self._lines[at:], *reversed(self._lines[:at])))
         return next((number for number in following if number is not None), None)
@@ -338,9 +339,10 @@ def _match_lines(middle: Sequence[str], new: Sequence[str]) -> tuple[list[int | 
         new: lines of the new version, which also has the changes that belong to no hunk.
 
     Returns:
-        Two values. The first value is a list with the line number in ``new`` of each line of ``middle``, or None for a
-        line that ``new`` lacks. The second value is a dictionary that maps the position of a line in ``middle`` to the
-        numbers of the lines that ``new`` inserts after this line.
+        Two values. The first value is a list with one item for each line of ``middle``: the line number in ``new``
+        (from 1), or None for a line that ``new`` lacks. The second value is a dictionary, position in ``middle`` (from
+        0) → numbers of the lines that ``new`` inserts after this position. Position -1 stands for the beginning of the
+        text.
     """
     match: list[int | None] = [None] * len(middle)
     inserted: dict[int, list[int]] = {}

@@ -20,7 +20,8 @@ class ChangeRow:
         sign: sign of the line: a minus for a removed line, a plus for an added line, a blank for an unchanged line.
         before: number of the line in the original file, from 1; None for an added line. In a notebook, the lines of
             each cell are numbered from 1.
-        after: number of the line in the changed file; None for a removed line, or for an unknown number.
+        after: number of the line in the changed file; None for a removed line, or for a line outside of the cells of
+            the changed notebook.
         text: the text of the line, without the newline.
         words: the tokens of the text, each with the kind that determines its colour.
     """
@@ -69,7 +70,11 @@ def group_changed_rows(rows: Iterable[ChangeRow]) -> Iterator[tuple[bool, list[C
 
 
 def pair_rows_for_columns(rows: Iterable[ChangeRow]) -> Iterator[Pair]:
-    """Yield pairs of lines for two columns. An added line is paired with the removed line that it replaces."""
+    """Yield pairs of lines for two columns: a line before the change, and a line after the change.
+
+    The first removed line of a group is paired with the first added line, and so on. A line without a counterpart is
+    paired with None. An unchanged line is paired with itself.
+    """
     for changed, run in group_changed_rows(rows):
         if changed:
             yield from zip_longest(*([row for row in run if row.sign == sign] for sign in "-+"))
@@ -78,9 +83,9 @@ def pair_rows_for_columns(rows: Iterable[ChangeRow]) -> Iterator[Pair]:
 
 
 def differing_words(old: str, new: str) -> tuple[tuple[int, int], tuple[int, int]] | None:
-    """Return the differing parts of two lines: start and end in ``old``, and start and end in ``new``.
+    """Return the part in which two lines differ: (start, end) in ``old``, and (start, end) in ``new``.
 
-    The result is None if the lines have little in common. Common indentation is ignored in this comparison.
+    The result is None if the lines have little in common. Common indentation alone does not count as text in common.
     """
     one, other = _WORD.findall(old), _WORD.findall(new)
     start = _common_prefix_length(one, other)

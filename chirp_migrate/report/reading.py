@@ -80,7 +80,7 @@ def _details_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunDetails:
 
 
 def _file_without_hunks(run: JournalRun, file: JournalFile) -> FilePlan:
-    """Return a plan of ``file`` that has no hunks, for a run of ``apply`` whose plan is not in the journal."""
+    """Return a plan without hunks for ``file``, because the journal lacks the plan of this run of ``apply``."""
     before = None if file.before is None else run.content(file.before.sha256)
     return FilePlan(file.path, before, run.content(file.sha256_after), "scaffold" if before is None else "rewrite")
 
@@ -103,7 +103,10 @@ def _written_contents(run: JournalRun, planned: Collection[str]) -> ContentLooku
 
 
 def _edited_files(run: JournalRun, runs: Sequence[JournalRun]) -> frozenset[str]:
-    """Return the files that the user has edited since a run of ``apply``. Files that a later run wrote are omitted."""
+    """Return the files that the user has edited since a run of ``apply``.
+
+    Files that a later run wrote are omitted, because that run changed their bytes.
+    """
     later = {file.path for one in runs if one.number > run.number for file in one.files}
     mine = {file.path: file.sha256_after for file in run.files if file.path not in later}
     return frozenset(files_changed_since(run.root, mine))
@@ -140,7 +143,7 @@ def _last_document(
 
 
 def _notices_on_runs(details: Iterable[RunDetails]) -> Iterator[str]:
-    """Yield sentences on the data of each run of ``apply`` that the report cannot show."""
+    """Yield a sentence for each run without a plan in the journal, and for each run whose files the user has edited."""
     for run in details:
         if not run.has_plan:
             yield (

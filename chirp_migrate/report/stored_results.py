@@ -38,7 +38,8 @@ def store_verdict(root: Path, report: VerifyReport) -> str | None:
         report: the result of ``verify``.
 
     Returns:
-        A sentence on why the result could not be stored; None if it was stored, or if the project has no journal.
+        A sentence on why the result could not be stored; None if the result was stored, or if the project has no
+        journal.
     """
     return _store(root, VERDICT, to_json_bytes(report, indent=None), "The verdict")
 

@@ -1,1 +1,1 @@
-"""Write findings as SARIF documents and as annotations of GitHub, which other programs read."""
+"""Write findings for other programs: as SARIF documents, and as annotations that GitHub shows next to the code."""

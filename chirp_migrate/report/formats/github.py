@@ -14,15 +14,15 @@ from chirp_migrate.report.formats.sarif import sarif_of_check
 
 
 def workflow_commands(check_result: CheckReport, *, verbose: bool = False) -> Iterator[str]:
-    """Yield a workflow command for each finding, and for each skipped file.
+    """Yield a workflow command for each finding that counts as remaining work, and for each skipped file.
 
-    Findings of rules that find bugs are warnings, and all other findings are notices. Skipped files are errors. Paths
-    are relative to the top of the git repository. For a finding in a notebook, the line number is the line of the JSON
-    text at which the code of the cell begins.
+    Findings of rules that find bugs (see ``Rule.finds_bugs``) are warnings, and all other findings are notices. Skipped
+    files are errors. Paths are relative to the top of the git repository. All findings in a notebook cell have the same
+    line number: the line of the ``.ipynb`` file at which the code of the cell begins.
 
     Args:
         check_result: the result of ``check``.
-        verbose: whether to include remarks and suggestions. These findings do not change the exit code.
+        verbose: whether to include remarks, advice and suggestions. These findings do not change the exit code.
 
     Raises:
         UsageProblem: a file changed during the check.

@@ -35,9 +35,9 @@ _Json = dict[str, Any]
 def sarif_of_check(check_result: CheckReport) -> _Json:
     """Return the SARIF document of all findings, except findings with the status ``FINE`` or ``UNCHANGED``.
 
-    The excluded findings are correct code, and loaders for which the rewrite has no gain.
-    Findings of rules that find bugs have the level ``warning``. All other findings have the level ``note``. Skipped
-    files are notifications with the level ``error``.
+    The excluded findings are correct code, and loaders for which the rewrite has no gain. Findings of rules that find
+    bugs (see ``Rule.finds_bugs``) have the level ``warning``. All other findings have the level ``note``. Skipped files
+    are notifications with the level ``error``.
 
     Raises:
         UsageProblem: a file changed during the check.
@@ -202,7 +202,7 @@ def _describe_fix(findings: Sequence[Finding]) -> str:
 
 
 def _location(path: str) -> _Json:
-    """Return the SARIF location of a file, whose ``path`` is relative to the top of the repository."""
+    """Return the SARIF location of the file ``path``, which is relative to the top of the repository."""
     return {"uri": quote(path.encode("utf-8", "surrogateescape")), "uriBaseId": _BASE}
 
 

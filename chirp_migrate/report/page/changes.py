@@ -44,11 +44,12 @@ class HunkDetails:
     smallest change that can be accepted alone.
 
     Attributes:
-        id: name of the change in links, which is the same in every report on the run. The characters are letters,
+        id: name of the change in links, which is the same in every report on the run. The name consists of letters,
             digits and ``_./:-``.
         number: number of the hunk in its file, from 1; 0 for a change that is not a hunk.
-        kind: kind of the change, which is ``rewrite`` for a hunk, ``follows`` for imports that hunks need and for
-            removed dead code, ``file`` for an added file, or ``unknown`` if the journal lacks the plan of the run.
+        kind: kind of the change. ``rewrite`` is a hunk. ``follows`` stands for imports that hunks need, and for removed
+            dead code. ``file`` is the change of a file without hunks, such as an added file or ``pyproject.toml``.
+            ``unknown`` is a rewrite whose hunks are not known, because the journal lacks the plan of the run.
         findings: the findings that the hunk rewrites, in the order of their lines.
         imports: import statements that the hunk needs, such as ``from chirpid_patch import SpecAugment``.
         sections: the changed lines with unchanged lines around them, in the order of the file.
@@ -69,7 +70,8 @@ class FileDetails:
     Attributes:
         path: path of the file relative to the project, with ``/`` between folders.
         action: what the run did with the file, which is ``rewrite`` or ``create``.
-        note: reason for the change, which is ``rewrite``, ``scaffold``, ``dependency`` or ``vendor``.
+        note: reason for the change, which is ``rewrite``, ``scaffold``, ``dependency``, ``vendor`` or ``ignore``
+            (comments that suppress findings).
         added: number of added lines, as in ``git diff``. For a notebook, the lines of its JSON text count.
         removed: number of removed lines.
         hunks: the changes in the order of the file; changes that are not hunks are last.
@@ -93,7 +95,7 @@ class RunChanges:
 
     Attributes:
         run: the run.
-        files: rewritten files, then added files, each sorted by path.
+        files: rewritten code files, then other changed files, then added files; each group is sorted by path.
         reported: findings that were not rewritten, with status ``opt-in``, ``refused``, ``report``, ``suppressed`` or
             ``unchanged``.
         ledger: counts of loaders and findings; None if the journal lacks the plan of the run.
@@ -215,7 +217,8 @@ def _rule_reasons() -> dict[str, str]:
 def _hunk_of_finding(finding: Finding, known: Collection[int]) -> int | None:
     """Return the number of the hunk that rewrites a finding; None for a finding that is not rewritten.
 
-    If ``known`` lacks this number, the result is ``FOLLOWS``, the number of all changes that belong to no hunk.
+    ``known`` has the numbers of the hunks in the file. If the hunk of the finding is not in ``known``, the result is
+    ``FOLLOWS``, the number of all changes that belong to no hunk.
     """
     if finding.status is not FindingStatus.REWRITE:
         return None
@@ -238,7 +241,8 @@ def group_findings_by_file(
 ) -> Iterator[tuple[str, list[tuple[str, list[list[FindingDetails]]]]]]:
     """Yield (title, files) for each kind of findings that were not rewritten.
 
-    Each item of ``files`` is a pair: the path, and groups of findings in the file with equal messages.
+    The title is the heading of the kind. Each item of ``files`` is (path, groups): each group has all findings of a
+    rule in this file that have the same message.
     """
     for title, found in group_unrewritten_findings(findings, lambda one: one.finding):
         files = groupby(found, key=lambda one: one.finding.path)

@@ -46,8 +46,8 @@ def time_bars(seconds_by_version: Mapping[str, Sequence[float]], axis_seconds: f
     """Draw a bar of the median training time for each version, with a line from shortest to longest time.
 
     Args:
-        seconds_by_version: dictionary, version → seconds of the full training of one entry point (training function or
-            script) in each round.
+        seconds_by_version: dictionary, version → seconds of the full training, one value for each round. The values are
+            the times of one entry point (training function or script), or one total for all entry points.
         axis_seconds: length of the x axis in seconds. Bars that users compare must have the same axis.
     """
     shapes = []
@@ -68,7 +68,7 @@ def time_bars(seconds_by_version: Mapping[str, Sequence[float]], axis_seconds: f
 
 
 def batch_wait_plots(report: VerifyReport) -> list[Plot]:
-    """Return one plot with the distribution of the waits for batches; an empty list without such waits."""
+    """Return a list with one plot of the waits for batches; an empty list if no version has two waits."""
     waits = {side: of for side, of in batch_waits_ms(report).items() if len(of) > 1}
     if not waits:
         return []

@@ -81,7 +81,7 @@ def _differing_parts(rows: Sequence[ChangeRow]) -> dict[int, tuple[int, int]]:
     """Find the part of each row that differs from the paired row. The page highlights this part.
 
     Returns:
-        A dictionary that maps ``id(row)`` to the start and the end of the part, without rows that have no such part.
+        A dictionary that maps ``id(row)`` to the start and the end of the part. Rows without such a part are missing.
     """
     found: dict[int, tuple[int, int]] = {}
     for old, new in pair_rows_for_columns(rows):

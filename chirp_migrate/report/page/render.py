@@ -249,7 +249,10 @@ def _same_training(found: VerifyReport) -> list[str]:
 
 
 def _ledger_parts(ledger: LoaderLedger) -> list[dict[str, Any]]:
-    """Return the number of loaders with each outcome, and the position of the outcome in a bar of 100 units."""
+    """Return the parts of a bar that shows how many loaders have each outcome.
+
+    Each part has the number of loaders, and its position and width. The whole bar has the width 100.
+    """
     parts, position = [], 0.0
     for status, name, number in loader_count_rows(ledger):
         width = 100 * number / ledger.found if ledger.found else 0.0
@@ -293,7 +296,7 @@ def _places(same: Sequence[FindingDetails]) -> str:
 
 
 def _breakable(name: str) -> Markup:
-    """Render a path or label. A browser may break the line after a slash, a dot or an underscore."""
+    """Render a path or label so that a browser may break the line after a slash, a dot or an underscore."""
     shown = escape(escape_invisible(name))
     for mark in "/._":
         shown = shown.replace(mark, Markup(f"{mark}<wbr>"))

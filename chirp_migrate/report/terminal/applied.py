@@ -73,7 +73,7 @@ def _message_without_changes(plan: Plan) -> str:
 
 
 def has_no_loader_gain(plan: Plan) -> bool:
-    """Return whether a plan changes no file because no loader would gain from a rewrite."""
+    """Return whether a plan changes no file, and has loaders that would gain nothing from a rewrite."""
     return not plan.files and any(finding.status is FindingStatus.UNCHANGED for finding in plan.findings)
 
 
@@ -131,7 +131,7 @@ def show_applied_changes(
 
 
 def show_written_files(plan: Plan, files: Sequence[FilePlan], unwritten: Sequence[SkippedFile], screen: Screen) -> None:
-    """Print the files that ``apply`` wrote, and the findings that it did not rewrite, with their new line numbers.
+    """Print the files that ``apply`` wrote, and the findings that were not rewritten, with their new line numbers.
 
     Args:
         plan: the plan of the run.
@@ -241,7 +241,7 @@ def _count_paths(paths: Sequence[str]) -> str:
 
 
 def _count_by_status(findings: Sequence[Finding]) -> str:
-    """Return the number of findings by status and rule, such as ``24 suggested (CHP024), 21 reported (CHP024)``."""
+    """Return the numbers of findings as text, such as ``24 suggested (CHP024), 21 reported (CHP024)``."""
     by_status: dict[FindingStatus, Counter[str]] = {}
     for finding in findings:
         by_status.setdefault(finding.status, Counter())[finding.rule] += 1
@@ -278,7 +278,10 @@ def show_loader_counts(
     planned: bool = False,
     list_reference: str = "",
 ) -> None:
-    """Print the number of loaders with each outcome. With ``-v``, also print counts of the findings of other rules.
+    """Print the number of loaders with each outcome.
+
+    With ``-v``, also print the number of findings for each rule that does not count loaders (see
+    ``Rule.counts_sites``).
 
     Args:
         plan: the plan.
@@ -306,11 +309,14 @@ def show_loader_counts(
 
 
 def _show_findings(findings: Sequence[Finding], screen: Screen, *, is_alone: bool = False) -> None:
-    """Print the findings in a file, with at most two lines for each rule. With ``-v``, print each finding in full.
+    """Print the findings in a file: for each rule, the line numbers and the message of its first finding.
 
-    If a message needs more lines, only its first clause is printed, or the beginning of a long clause. The whole
-    message is always printed for three kinds of findings: likely bugs, findings that keep workers from starting, and a
-    finding that is alone under its heading.
+    A message gets at most two lines. Instead of a longer message, only its first clause is printed, or the beginning of
+    a long clause.
+
+    The message is always printed in full for three kinds of findings: likely bugs, findings that keep workers from
+    starting, and findings that are alone under their heading. For the first two kinds, each different message is
+    printed. With ``-v``, each finding is printed in full.
     """
     urgent = {rule.code for rule in all_rules() if rule.finds_bugs or rule.stops_workers}
     for same in [[finding] for finding in findings] if screen.verbose else _group_by_rule(findings, urgent):
@@ -337,7 +343,8 @@ def _group_by_rule(findings: Iterable[Finding], apart: Collection[str] = ()) -> 
 def _rule_or_gain(same: Sequence[Finding]) -> str:
     """Return the code and the name of the rule that has the findings ``same``.
 
-    For findings on loaders, the gains of the loaders replace the name of the rule.
+    For findings on loaders, the result has the gains of the loaders instead of the name, such as ``CHP001 batched
+    reading``.
     """
     rule, counting = same[0].rule, {one.code for one in all_rules() if one.counts_sites}
     kinds = Counter(one.gain.kind for one in same if one.gain is not None)

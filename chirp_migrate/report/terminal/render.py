@@ -12,7 +12,11 @@ from chirp_migrate.source.diff import unified_diff
 
 
 def show_report(contents: ReportContents, screen: Screen) -> None:
-    """Print a report. With ``-q``, print only its verdict. With ``-v``, also print all measurements and diffs."""
+    """Print a report.
+
+    With ``-q``, print only the heading, the notices and the verdict. With ``-v``, also print all measurements and
+    diffs.
+    """
     screen.text(f"Migration of {contents.name}", style="bold")
     for notice in contents.notices:
         screen.item("!", notice, indent=0, style="bold yellow")

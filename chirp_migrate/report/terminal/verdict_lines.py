@@ -177,7 +177,7 @@ def _join_values(values: object) -> str:
 
 
 def _show_training(report: VerifyReport, screen: Screen) -> None:
-    """Print the number of samples in an epoch, and the last losses. If no loader was recorded, print nothing."""
+    """Print the number of samples in an epoch, and the last losses. If ``verify`` recorded no loader, print nothing."""
     before, after = (report.passes.get(side, {}) for side in ("before", "after"))
     if not any(before.values()):
         return
