@@ -70,8 +70,9 @@ def _calls_changed_loader(is_plain: Callable[[Mapping[str, Any]], bool]) -> Call
 
     Other code, such as a test, may have changed or replaced ``DataLoader`` or ``BatchedDataLoader``. In this case, the
     decorated function builds the loader with the changed class or the replacement, so that the change takes effect. The
-    decorated function passes only the arguments that ``DataLoader`` has. The decorated function ignores the change if
-    ``is_plain`` returns False, or if another argument of the call (except ``optimize``) differs from its default.
+    changed class gets only the arguments that ``DataLoader`` has. The decorated function ignores the change in two
+    cases: ``is_plain`` returns False, or the call passes an argument that ``DataLoader`` lacks, such as ``tune``, with
+    a value that is not the default. In the second case, ``optimize`` does not count.
 
     Args:
         is_plain: function whose argument is the dictionary of the keyword arguments. The function returns whether
@@ -167,9 +168,9 @@ def create_loader(
             loader measures during the training whether threads help.
         tune: whether to measure which number of workers loads fastest. The loader tries at most ``num_workers``
             workers, or at most 8 workers if ``num_workers`` is 0. The loader saves the result for this dataset and
-            machine in a file, and later loaders reuse the result. If ``tune`` is a path, the file has this path. With
-            True, the environment variable ``CHIRPID_PROFILE`` contains the path; without this variable, the file is in
-            the user's cache folder.
+            machine in a file, and later loaders reuse the result. If ``tune`` is a path, the file has this path. If
+            ``tune`` is True, the environment variable ``CHIRPID_PROFILE`` determines the path; without this variable,
+            the file is in the user's cache folder.
         tune_seconds: seconds that the measurement for ``tune`` takes. With 0, the loader only uses a saved result, and
             never measures.
         tune_step: function that imitates a training step. The measurement for ``tune`` calls this function with each
@@ -177,8 +178,9 @@ def create_loader(
         adjust_workers: whether the loader changes the number of workers between epochs. The loader starts more workers
             if the training waited for batches, and fewer workers if the training did not wait.
         distributed: whether to divide the samples among the ranks of ``torch.distributed`` or torchrun (see
-            ``distributed.sampling`` and ``distributed.epochs``). With a single rank, only ``seed`` has an effect. With
-            ``optimize=False``, the caller must call ``set_epoch`` before each epoch.
+            ``distributed.sampling`` and ``distributed.epochs``). With a single rank, the loader reads all samples, and
+            ``seed`` still has an effect. With ``optimize=False`` and several ranks, call
+            ``loader.sampler.set_epoch(epoch)`` before each epoch.
         world_size: number of ranks; needed only if neither ``torch.distributed`` nor torchrun defines the number.
         rank: rank of this process; needed only if neither ``torch.distributed`` nor torchrun defines the rank.
         seed: with ``distributed``, the seed of the order, the augmentation and the workers. None: 0 for several ranks,
@@ -192,8 +194,8 @@ def create_loader(
         optimize: whether to build a loader of this package; False builds PyTorch's own loader.
         benchmark: whether to log the data wait of each epoch at level INFO. If the program's logging hides this level,
             the loader prints the times to standard error instead.
-        has_augmentation: accepted for compatibility with the best-practice guide; ignored.
-        has_standardization: accepted for compatibility with the best-practice guide; ignored.
+        has_augmentation: ignored; accepted because calls in the best-practice guide for ChirpID contain this argument.
+        has_standardization: ignored; accepted for the same reason as ``has_augmentation``.
 
     Raises:
         TypeError: an argument is unknown; ``rank``, ``world_size`` or ``seed`` is passed without ``distributed``; or
@@ -274,7 +276,10 @@ def create_test_loader(
 
 
 class OptimalDataLoaderFactory:
-    """The functions of this module as static methods, for code that follows the best-practice guide for ChirpID."""
+    """The functions of this module as static methods.
+
+    The names are those of the best-practice guide to data loading for ChirpID.
+    """
 
     create_loader = staticmethod(create_loader)
     create_training_loader = staticmethod(create_training_loader)
@@ -285,7 +290,7 @@ class OptimalDataLoaderFactory:
     def get_optimal_config(
         dataset_size: int, has_augmentation: bool = False, has_standardization: bool = False
     ) -> dict[str, Any]:
-        """Return the arguments of ``DataLoader`` that the best-practice guide recommends if loading is slow.
+        """Return the arguments of ``DataLoader`` that the best-practice guide for ChirpID recommends for slow loading.
 
         With augmentation or standardisation, the guide recommends 8 workers, each of which prefetches 4 batches.
         Without augmentation and standardisation, the guide recommends 12 workers, each of which prefetches 6 batches. A
@@ -301,7 +306,8 @@ class OptimalDataLoaderFactory:
             has_standardization: whether loading standardises samples.
 
         Returns:
-            Dictionary ``config`` of keyword arguments. The call ``DataLoader(dataset, **config)`` is always valid.
+            Dictionary ``config`` of keyword arguments. ``DataLoader`` accepts ``config`` even if the number of workers
+            is 0.
         """
         workers, prefetch = (8, 4) if has_augmentation or has_standardization else (12, 6)
         if dataset_size < 1000:
@@ -379,13 +385,17 @@ def _measured_plan(options: LoaderOptions) -> LoadingPlan | None:
 def _allocates_batches(options: LoaderOptions) -> bool:
     """Return whether the loader allocates new memory for every batch.
 
-    With ``batch_size=None``, a sample may be a view of the dataset's memory.
+    The result is False with ``batch_size=None`` or a ``collate_fn`` of the user, because the loader may then yield
+    tensors that share memory with the dataset.
     """
     return options.makes_batches and is_stacking_collate(options.batching.get("collate_fn"))
 
 
 def _choose_workers(options: LoaderOptions) -> tuple[int, str]:
-    """Return the number of worker processes, and the reason for this number. The first rule that applies decides."""
+    """Return the number of worker processes, and the reason for this number.
+
+    The function checks its rules from top to bottom, and uses the first rule that applies.
+    """
     if not options.num_workers:
         return 0, "no workers were requested"
     if isinstance(options.dataset, IterableDataset):  # each worker iterates over its own copy of the dataset
@@ -408,8 +418,8 @@ def _has_samples(dataset: Any) -> bool:
 def _measured_choice(options: LoaderOptions) -> LoaderChoice | None:
     """Return the saved loader settings for this dataset and machine.
 
-    If no settings are saved, the function measures and saves the settings. With ``tune_seconds=0``, the function does
-    not measure, and returns None.
+    If no settings are saved, the function measures and saves the settings. With ``tune_seconds=0``, the function
+    returns None instead of measuring.
     """
     arguments = {**_batch_arguments(options), "prefetch_factor": options.prefetch_factor}
     path = Path(options.tune) if isinstance(options.tune, str | Path) else default_profile_path()

@@ -17,7 +17,10 @@ ABOUT_WORKERS = ("timeout", "multiprocessing_context")
 
 
 class DatasetIndependentArguments(TypedDict, total=False):
-    """The arguments of a loader that do not depend on its dataset, so several loaders can have the same values."""
+    """The arguments of a loader that do not depend on its dataset.
+
+    Loaders for training and validation can share the values of these arguments.
+    """
 
     prefetch_factor: int | None
     persistent_workers: bool
@@ -60,7 +63,7 @@ class LoaderArguments(DatasetIndependentArguments, total=False):
 class LoaderOptions:
     """The parsed arguments of a call that builds a loader.
 
-    All attributes that are not in this list have the meaning of the argument of ``create_loader`` with the same name.
+    Every other attribute has the same meaning as the argument of ``create_loader`` with this name.
 
     Attributes:
         batching: arguments that the loader passes to ``DataLoader``, such as ``batch_size``, ``shuffle`` and
@@ -94,7 +97,7 @@ class LoaderOptions:
 
     @property
     def loader_chooses_workers(self) -> bool:
-        """Return whether the loader chooses the number of workers (``tune`` or ``adjust_workers``)."""
+        """Return whether ``tune`` or ``adjust_workers`` makes the loader choose the number of workers."""
         return bool(self.tune) or self.adjust_workers
 
     @property

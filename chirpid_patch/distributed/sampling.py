@@ -19,7 +19,7 @@ _DEFAULT_SEED = 0  # the default of DistributedSampler
 
 @dataclass(frozen=True)
 class RankShare:
-    """The rank of a loader, the number of ranks, and the seed that all ranks share."""
+    """The rank of the process that uses a loader, the number of ranks, and the seed that all ranks share."""
 
     rank: int
     world_size: int
@@ -29,10 +29,10 @@ class RankShare:
 def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[int, int]:
     """Return the rank of this process and the number of ranks.
 
-    The *reported* values are those of ``torch.distributed`` or of the environment variables that torchrun sets. A
-    missing argument has the reported value. If ``world_size`` is equal to the reported number of ranks, but ``rank`` is
-    not the reported rank, the function warns and returns the reported rank. So if every process passes ``rank=0`` by
-    mistake, the processes still train on different samples.
+    The *reported* values are those of ``torch.distributed`` or of the environment variables that torchrun sets. An
+    argument that is None stands for the reported value. If ``world_size`` is equal to the reported number of ranks, but
+    ``rank`` is not the reported rank, the function warns and returns the reported rank. So if every process passes
+    ``rank=0`` by mistake, the processes still train on different samples.
 
     Args:
         rank: rank of this process, counted from 0; None: the reported rank.
@@ -41,8 +41,8 @@ def find_rank(rank: int | None = None, world_size: int | None = None) -> tuple[i
 
     Raises:
         TypeError: an argument is not an integer.
-        ValueError: ``world_size`` is negative. If ``world_size`` is above 1 and not the reported number, the error also
-            occurs for a ``rank`` that is missing or out of range.
+        ValueError: ``world_size`` is negative. If ``world_size`` is above 1 and not the reported number, ``rank`` must
+            be a number from 0 to ``world_size - 1``.
     """
     for name, given in (("rank", rank), ("world_size", world_size)):
         if given is not None and not isinstance(given, Integral):
@@ -80,8 +80,8 @@ def training_sampler(dataset: Any, share: RankShare, *, shuffle: bool, drop_last
     """Return a ``DistributedSampler`` for training. Every rank reads the same number of samples.
 
     If the number of samples is not a multiple of the number of ranks, the sampler repeats up to ``world_size - 1``
-    samples. With ``drop_last``, the sampler omits samples instead. If there are fewer samples than ranks, the sampler
-    repeats samples even with ``drop_last``, and the function warns.
+    samples. With ``drop_last``, the sampler omits up to ``world_size - 1`` samples instead. If there are fewer samples
+    than ranks, the sampler repeats samples even with ``drop_last``, and the function warns.
 
     Args:
         dataset: the dataset of the loader.
@@ -136,10 +136,10 @@ def replace_rank_arguments(
             ``evaluation_sampler``.
 
     Raises:
-        TypeError: the dataset is an ``IterableDataset``, or ``options`` contains ``world_size``, ``rank`` or ``seed``
-            without ``distributed=True``.
-        ValueError: ``options`` contains a batch sampler, a generator, or a sampler that is not a
-            ``DistributedSampler``.
+        TypeError: with ``distributed=True``, the dataset is an ``IterableDataset``. Without ``distributed=True``,
+            ``options`` contains ``world_size``, ``rank`` or ``seed``.
+        ValueError: with ``distributed=True``, ``options`` contains a batch sampler, a generator, or a sampler that is
+            not a ``DistributedSampler``.
     """
     distributed = bool(options.pop("distributed", False))
     given = {name: options.pop(name) for name in _ABOUT_RANKS if name in options}

@@ -206,9 +206,9 @@ class DataLoaderProfilingHook(TrainerHooks):
         self.slow_batches = []
 
     def _count_finished_steps(self) -> None:
-        """Add the finished steps to the summaries, and log slow batches and summaries.
+        """Add the finished steps to the times of the epoch, and log slow batches.
 
-        A step is finished if its end time is known.
+        After every ``log_every`` steps, also log a summary. A step is finished if its end time is known.
         """
         while self._unread and self._unread[0].has_end_time():
             step = self._unread.popleft()

@@ -20,12 +20,14 @@ _LEAST_SLOW_SECONDS = 1e-3
 class TrainingStep:
     """A training step, with its times.
 
-    A time is a number of seconds of the CPU's clock, or a CUDA event.
+    On CUDA, ``begun``, ``ended``, and the begins and ends of transfers are CUDA events. Otherwise these times are
+    numbers of seconds of the CPU's clock.
 
     Attributes:
         batch_idx: number of the batch in the epoch.
         dataloader_name: name of the loader; an empty string if the loaders have no names.
-        wait: seconds of the CPU's clock that the loop waited for the batch; None if the request was not recorded.
+        wait: seconds of the CPU's clock that the loop waited for the batch; None if the hook did not record when the
+            loop requested the batch.
         begun: the time at which the step began.
         before: begin and end of each transfer between the previous step and this step.
         within: begin and end of each transfer within this step.
@@ -93,7 +95,7 @@ class UsualBatchTime:
         self.seconds: float | None = None
 
     def is_exceeded(self, seconds: float) -> bool:
-        """Return whether a batch that took ``seconds`` is slow. The median for later batches includes ``seconds``."""
+        """Return whether a batch that took ``seconds`` is slow, and store ``seconds`` for the following medians."""
         if self._seen and self._seen % _MEDIAN_RENEWED_AFTER == 0:
             self.seconds = median(self._recent)
         self._recent.append(seconds)
@@ -111,7 +113,7 @@ class StepSummary:
         batches: number of steps.
         wait_mean: mean of the waits for a batch, in seconds.
         wait_p99: 99th percentile of the waits for a batch, in seconds.
-        wait_share: share of the loop's time in which the training waited for batches, from 0 to 1.
+        wait_share: time of the waits, divided by the time of waits and steps together, from 0 to 1.
         transfer_mean: mean time of a transfer in seconds.
         step_mean: mean time of a step without its transfers, in seconds. On CUDA, the device measures this time.
         slow_batches: number of batches that took much longer than usual.

@@ -15,7 +15,7 @@ DATA_WAIT, TRANSFER, STEP = "chirpid: data wait", "chirpid: transfer", "chirpid:
 class TraceRange:
     """A named range in ``torch.profiler`` traces, and optionally in NVTX traces.
 
-    Unlike a context manager, the range may begin in one function and end in another function.
+    Unlike a ``with`` block, the range may begin in one function and end in another function.
     """
 
     def __init__(self, name: str) -> None:

@@ -37,13 +37,13 @@ def handle_oom_errors(
 ) -> dict[str, Any]:
     """Return settings that need less memory, for another attempt after memory ran out.
 
-    The function halves the batch size and doubles the number of accumulation steps, so that each optimiser step uses
-    the same number of samples. If no batch size between a quarter and a half of ``batch_size`` divides this number of
-    samples, the number changes slightly. The function also halves the number of workers, and switches persistent
-    workers off.
+    The function roughly halves the batch size and doubles the number of accumulation steps, so that each optimiser step
+    uses the same number of samples. If no batch size between a quarter and a half of ``batch_size`` allows the same
+    number, the number changes slightly: 1 batch of 5 samples becomes 2 batches of 2 samples. The function also halves
+    the number of workers, and switches persistent workers off.
 
-    The batch size affects the memory of the device. Workers affect only the memory of the CPU. If the batch size is
-    already 1, reduce the memory of the model (``torch.utils.checkpoint``, ``setup_mixed_precision``).
+    Fewer workers save only memory of the CPU. So if the device ran out of memory, only the smaller batch size helps. If
+    the batch size is already 1, reduce the memory of the model (``torch.utils.checkpoint``, ``setup_mixed_precision``).
 
     The logger ``chirpid_patch`` logs each change with the reason at level INFO.
 
@@ -93,8 +93,8 @@ def _batch_size(loader: Any) -> int:
 def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
     """Return a batch size of about half of ``batch_size``, and a new number of accumulation steps.
 
-    The product of both numbers is ``batch_size * steps``. If no batch size between a quarter and a half of
-    ``batch_size`` divides this product, the product changes slightly.
+    The product of both numbers is ``batch_size * steps``, if a batch size between a quarter and a half of
+    ``batch_size`` divides ``batch_size * steps``. Otherwise the product is slightly smaller or larger.
     """
     samples = batch_size * steps
     if batch_size == 1:
@@ -105,7 +105,7 @@ def _halve_batch(batch_size: int, steps: int) -> tuple[int, int]:
 
 
 def advise_persistent_workers(times: Times, workers: int, batches: int) -> SettingAdvice | None:
-    """Return the advice to use persistent workers; None if starting workers takes a small share of an epoch.
+    """Return the advice to use persistent workers; None if starting workers takes less than 5 % of the loading time.
 
     Args:
         times: results of ``measure_batch_waits`` for the loader.
@@ -127,8 +127,8 @@ def advise_persistent_workers(times: Times, workers: int, batches: int) -> Setti
 def advise_prefetching(times: Times, workers: int, prefetch_factor: int, step_seconds: float) -> SettingAdvice | None:
     """Return the advice to prefetch more batches, so that the training does not wait for the slowest batches.
 
-    The result is None if the current number hides these waits, or if loading a batch takes longer on average than a
-    training step.
+    The result is None if the batches that the workers already prefetch are enough to avoid these waits. The result is
+    also None if loading a batch takes longer on average than a training step.
 
     Args:
         times: results of ``measure_batch_waits`` for the loader.

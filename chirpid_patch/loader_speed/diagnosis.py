@@ -70,8 +70,8 @@ def diagnose_dataloader_speed(
     The function measures how long a loop waits for each batch after the first batch. Then the function measures copies
     of the loader with other numbers of workers, and with batched reading. The function measures each copy in turns with
     a copy that has the current settings. The function reports only settings that were faster, or as fast with fewer
-    processes. If worker processes would run the main script again, the function starts no workers. This happens with
-    the start methods ``spawn`` and ``forkserver`` if the script has no ``if __name__ == "__main__":``.
+    processes. If new worker processes would run the main script again, the function does not try more workers. This
+    happens with the start methods ``spawn`` and ``forkserver`` if the script has no ``if __name__ == "__main__":``.
 
     The function does not change a PyTorch ``DataLoader``, its random generators or its samplers. Counters and open
     files of the dataset may change. If ``dataloader`` is not a ``DataLoader``, the function measures ``dataloader``
@@ -83,8 +83,8 @@ def diagnose_dataloader_speed(
         seconds: approximate number of seconds for all trials of other settings. With too few seconds, the function
             omits trials, or measures fewer batches.
         step_seconds: seconds of a training step without loading; None: unknown. With this number, the function
-            estimates the share of the training time in which the training waits for batches. If this share is at most
-            5 %, the function tries no other loading modes.
+            estimates the share of the training time in which the training waits for batches. The function tries other
+            numbers of workers and batched reading only if this share is above 5 %.
         verbose: whether to print the result.
 
     Returns:
@@ -134,7 +134,7 @@ class _Diagnosis:
         return LoaderDiagnosis(self._times, tuple(findings), tuple(dict.fromkeys(self._notes)))
 
     def _limits_training(self) -> bool:
-        """Return whether the training noticeably waits for loading; True if ``step_seconds`` is None."""
+        """Return whether the training waits for batches in more than 5 % of its time; True if this share is unknown."""
         step = self._step_seconds
         if step is None:
             return True
@@ -203,8 +203,8 @@ class _Diagnosis:
     def _speed_ratio(self, num_workers: int | None) -> float:
         """Return the speed with ``num_workers`` workers, as a multiple of the current loader's speed.
 
-        The function measures twice, and returns the smaller ratio. If too little time is left, or an epoch is too short
-        for the measurement, the result is 0.
+        The function measures twice, and returns the smaller ratio. If ``seconds`` is too short, or an epoch has too few
+        batches for the measurement, the result is 0, so that the current number of workers stays.
 
         Args:
             num_workers: number of workers; None: batched reading.
@@ -243,9 +243,10 @@ class _Diagnosis:
 
 
 def _measurable(loader: DataLoader[Any], batches: int) -> int:
-    """Return for how many batches of ``loader`` the wait can be measured, at most ``batches``.
+    """Return the number of batches of ``loader`` whose waits can be measured, but at most ``batches``.
 
-    If workers load a batch before the first batch arrives, the wait for this batch cannot be measured.
+    While the loop waits for the first batch, workers also load the next batches. The waits for these batches do not
+    count.
     """
     length = loader_length(loader)
     if not worker_processes(loader) or length is None:

@@ -99,7 +99,8 @@ def measure_batch_waits(
 def _measure_waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable[[], object] | None) -> list[_Wait]:
     """Iterate over at most ``most`` batches of ``loader``, and return the wait for each batch.
 
-    The wait for the first batch includes the construction of the iterator.
+    The wait for the first batch includes the construction of the iterator. ``first_pass`` is True for the first
+    iteration over the loader.
     """
     restarts = worker_processes(loader) > 0 and not getattr(loader, "persistent_workers", False)
     begun = time.perf_counter()
@@ -126,7 +127,7 @@ class LoadingRate:
         batches: number of measured batches. Batches that were loaded together with the first batch do not count.
         seconds: seconds that the measured batches took.
         samples_per_second: number of samples loaded per second during ``seconds``.
-        cpu_share: share of ``seconds`` in which the thread that requests batches used a CPU, from 0 to 1.
+        cpu_share: CPU time of the thread that requests batches, divided by ``seconds``, from 0 to 1.
         lost_workers: whether a worker process could not be started, or died.
     """
 
@@ -143,7 +144,8 @@ class EndlessSampler(Sampler[Any]):
 
     The sampler yields random indices from its own generator. If ``options`` contains a sampler or batch sampler, this
     class reads the indices of the first ``_MOST_GIVEN`` batches from a copy of that sampler. The class then yields
-    random choices from these batches. With ``batch_size=None``, the same applies to single indices.
+    random choices from these batches. With ``batch_size=None``, the class reads and yields single indices instead of
+    batches.
 
     Args:
         sample_count: number of samples of the dataset, at least 1.
@@ -200,7 +202,8 @@ def measure_loading_rate(
 ) -> LoadingRate:
     """Load batches for about ``seconds`` in a loading mode, and return the rate. At the end, stop the workers.
 
-    The number of measured batches is a multiple of the number of threads or workers.
+    Threads or workers load several batches at the same time, so the number of measured batches is a multiple of the
+    number of threads or workers.
 
     Args:
         dataset: a map-style dataset with at least one sample.

@@ -46,9 +46,10 @@ def default_profile_path() -> Path:
 
 
 def loader_choice_key(dataset: Any, options: Mapping[str, Any]) -> str:
-    """Return the key of saved loader settings, a hash of dataset, options, machine, and versions of Python and PyTorch.
+    """Return the key of saved loader settings.
 
-    For the hash, an option with the value None, False or 0 is the same as a missing option.
+    The key is a hash of the dataset, the options, the machine, and the versions of Python and PyTorch. For the hash, an
+    option with the value None, False or 0 is the same as a missing option.
 
     Args:
         dataset: the dataset of the loader.

@@ -1,6 +1,7 @@
 """A search for the fastest loading mode of a dataset on this machine.
 
-A loading mode is a number of worker processes or of threads, or loading in this process without threads.
+A loading mode uses worker processes, threads, or only the main thread of this process. Different numbers of processes
+or threads are different modes.
 """
 
 from __future__ import annotations
@@ -90,16 +91,16 @@ def choose_loading_mode(
     seconds: float = 3.0,
     step: Callable[[Any], object] | None = None,
 ) -> LoaderChoice:
-    """Try several loading modes of ``dataset``, and return the first that is about as fast as the fastest mode.
+    """Try several loading modes of ``dataset``, and return the first mode that is about as fast as the fastest mode.
 
-    The search first tries loading in this process without threads. Then the search tries increasing numbers of threads
-    and of worker processes. If the sampler may draw random numbers during the epoch, another number of worker processes
-    than ``most_workers`` would change these numbers. The search then tries only ``most_workers`` worker processes. If
-    worker processes cannot be started safely, or too little time is left to start a worker process, the search omits
-    worker processes.
+    The search first tries loading in this process without threads, then increasing numbers of threads, and then
+    increasing numbers of worker processes. A sampler may draw random numbers during the epoch, at times that depend on
+    the number of worker processes. With such a sampler, the search tries no other number of worker processes than
+    ``most_workers``. If ``most_workers`` is None or 0, the search then also tries no threads. If worker processes
+    cannot be started safely, or too little time is left to start a worker process, the search omits worker processes.
 
-    The trials read random samples, or samples that the caller's sampler yields. The search restores the state of every
-    random generator.
+    If ``options`` contains a sampler or a batch sampler, the trials read samples that this sampler yields; otherwise
+    the trials read random samples. The search restores the state of every random generator.
 
     Args:
         dataset: a map-style dataset with at least one sample.
@@ -196,6 +197,6 @@ class _Search:
 
 
 def _can_request_early(dataset: Any, options: Mapping[str, Any]) -> bool:
-    """Return whether the sampler can yield indices before the loop needs them, without changing any random number."""
+    """Return whether batches can be requested early, as ``samplers.batches_to_request_early`` describes."""
     sampling = {name: options[name] for name in _SAMPLING if name in options}
     return batches_to_request_early(DataLoader(dataset, **sampling)) > 0

@@ -108,7 +108,8 @@ class LoadingController:
     def begin_epoch(self) -> None:
         """Record that an epoch begins.
 
-        The time since the last batch does not count as a training step. Measurements start at the second batch.
+        The time since the last batch of the previous epoch does not count as a training step. Measurements start at the
+        second batch.
         """
         self._timer.restart()
         self._step, self._is_first = None, True
@@ -180,7 +181,10 @@ class LoadingController:
             self._watch_after = _BATCHES_BEFORE_TRIAL
 
     def _postpone_trial(self, why: str) -> None:
-        """Measure again after four times as many batches as before; ``why`` is the reason why no trial begins now."""
+        """Wait for some batches before the next measurement; ``why`` is the reason why no trial begins now.
+
+        Each call waits for four times as many batches as the previous call.
+        """
         self.why = why
         self._watch_after *= 4
         self._unwatched = self._watch_after
@@ -221,9 +225,9 @@ class LoadingController:
         return watched
 
     def next_workers(self) -> int | None:
-        """Return the number of workers for the next epoch; None if there is no decision.
+        """Return the number of workers for the next epoch; None: the number does not change.
 
-        There is no decision if the number is fixed, if no epoch has ended since the last decision, or while another
+        The result is None if the number is fixed, if no epoch has ended since the last decision, or while another
         epoch is running.
         """
         self._running = [ref for ref in self._running if (batches := ref()) is not None and not batches.over]

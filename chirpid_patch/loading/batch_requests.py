@@ -96,7 +96,10 @@ class EpochRequests:
             raise
 
     def skip(self, sampler: Iterator[Any]) -> None:
-        """Skip the first ``skipped`` batches. The sampler still makes the random calls for these batches."""
+        """Skip the first ``skipped`` batches.
+
+        The sampler still yields the indices of these batches, so the random numbers of the sampler stay the same.
+        """
         while self.drawn < self._skipped:
             try:
                 self._request(next(sampler))
@@ -139,7 +142,7 @@ class EpochRequests:
 def _can_iterate_early(indices: Any, keyed: bool) -> bool:
     """Return whether ``indices`` may be iterated over before the batch is read.
 
-    If the batch needs no random key, the result is False for an object of a user class, because the iteration would run
-    code of the user too early.
+    If the dataset uses no random keys (``keyed`` is False), the result is True only for iterators and for the types in
+    ``INDEX_CONTAINERS``. Iterating over another object would run the user's code earlier than PyTorch does.
     """
     return keyed or type(indices) in INDEX_CONTAINERS or isinstance(indices, Iterator)

@@ -31,7 +31,7 @@ class NotSendableError(RuntimeError):
 
 
 def make_picklable_for_workers(parts: LoaderParts) -> LoaderParts:
-    """Return a copy of ``parts`` that can be pickled for worker processes, even if a notebook defines some classes.
+    """Return a copy of ``parts`` that can be pickled for worker processes, even if a notebook defines its dataset.
 
     ``parts`` is a ``DataLoader`` with the attributes of the user's loader. Outside a notebook, and with the start
     method ``fork``, the function returns ``parts`` unchanged. In a notebook, the dataset, the collate function and

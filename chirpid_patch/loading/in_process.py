@@ -45,18 +45,19 @@ class EpochReaders(NamedTuple):
 class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     """The iterator over an epoch of a loader that reads batches in this process.
 
-    The iterator makes the same random calls as PyTorch's iterator. The constructors of both iterators perform the same
-    operations in the same order. This iterator does all other work later, when the loop requests a batch.
+    The iterator makes the same random calls (calls that draw numbers from a random generator) as PyTorch's iterator.
+    The constructors of both iterators perform the same operations in the same order. This iterator does all other work
+    later, when the loop requests a batch.
 
     Args:
         parts: a ``DataLoader`` with the attributes of the user's loader (see ``loader_parts.LoaderParts``).
         epoch: function that begins an epoch (see ``BeginEpoch``).
         ahead: number of requests to draw from the sampler in advance, as a loader with workers does. 0: each request is
-            drawn when its batch is needed. If threads load batches in advance, the iterator draws requests earlier,
-            provided that the random numbers stay the same.
+            drawn when its batch is needed. If threads load batches in advance, the iterator may draw more requests in
+            advance, provided that the random numbers stay the same.
         threads: the threads that load batches in advance.
-        seed: base seed; None: the iterator draws the base seed. If ``seed`` is passed, the iterator makes the random
-            calls that PyTorch's iterator with persistent workers makes at the start of a later epoch.
+        seed: base seed; None: the iterator draws the base seed. If ``seed`` is passed, the iterator makes the same
+            random calls as PyTorch's iterator in a later epoch with persistent workers.
     """
 
     def __init__(
@@ -168,14 +169,17 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
         return batch
 
     def _fill_queue(self, queue: PrefetchQueue, pause: float) -> None:
-        """Append requests to ``queue`` until all threads have work; ``pause`` is in seconds."""
+        """Append requests to ``queue`` until all threads have work.
+
+        A thread waits for ``pause`` seconds before it loads a batch.
+        """
         while queue.needs_requests and self._is_drawn(len(queue)):
             queue.append(self._undelivered[len(queue)], pause)
 
     def _is_drawn(self, position: int) -> bool:
-        """Return whether the undelivered request at ``position`` exists, so that a thread can begin to load its batch.
+        """Return whether ``_undelivered[position]`` exists, so that a thread can begin to load its batch.
 
-        If the request does not exist yet, create the requests up to ``position`` from items of the sampler, provided
+        If the request is missing, the method first draws the requests up to ``position`` from the sampler, provided
         that the random numbers stay the same.
         """
         while len(self._undelivered) <= position:

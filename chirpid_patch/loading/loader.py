@@ -74,9 +74,9 @@ class _Progress:
             before the restart from a saved state.
         kept_seed: base seed of the next epoch; None: the next epoch draws a base seed.
         begun_from: state of the random generators at the start of the latest epoch; None before the first epoch.
-        resumed: state of the generators at the start of the epoch to continue, if ``load_state_dict`` loaded a state
-            from the middle of an epoch; else None.
-        latest: reference to the iterator of the latest epoch; None before the first epoch.
+        resumed: if ``load_state_dict`` loaded a state from the middle of an epoch, the state of the generators at the
+            start of this epoch; else None.
+        latest: weak reference to the iterator of the latest epoch; None before the first epoch.
         is_own: whether ``_make_iterator`` is running. If True, ``_get_iterator`` returns an iterator of this package
             instead of PyTorch's iterator.
     """
@@ -90,7 +90,7 @@ class _Progress:
     is_own: bool = False
 
     def between_epochs(self) -> _Progress:
-        """Return the state for a copy of the loader, in which no epoch is running."""
+        """Return the state for a copy of the loader; no epoch of the copy is running."""
         return replace(self, latest=None, begun_from=None, is_own=False)
 
 
@@ -107,15 +107,15 @@ class BatchedDataLoader(DataLoader[_T_co]):
     any number of workers.
 
     If a worker dies, new workers continue the epoch (see ``worker_iterator.WorkerIterator``). If the operating system
-    cannot start workers, the loader warns once and loads in this process, or raises PyTorch's error. The loader loads
-    in this process only if three conditions ensure the same batches: the samples are in memory, the collation is the
-    default, and ``worker_init_fn`` is None or the function of this package.
+    cannot start workers, the loader warns once and loads in this process, provided that three conditions ensure the
+    same batches: the samples are in memory, the collation is the default, and ``worker_init_fn`` is None or the
+    function of this package. Otherwise the loader raises PyTorch's error.
 
     Args:
         in_process: whether to read batches in this process, even if ``num_workers`` is above 0. If True, the loader
-            starts no workers, but makes the same random calls as a loader with workers for the same ``num_workers``,
-            ``prefetch_factor`` and ``persistent_workers``. Do not pass True for an iterable dataset, because PyTorch's
-            own code starts the workers of such a dataset anyway.
+            starts no workers, but calls the random generators exactly as a loader with workers does for the same
+            ``num_workers``, ``prefetch_factor`` and ``persistent_workers``. Do not pass True for an iterable dataset,
+            because PyTorch's own code starts the workers of such a dataset anyway.
         prefetch_threads: number of threads that load batches in advance if there are no workers. None: the loader
             measures during the training whether threads help (see ``loading.adjusting``). The batches are the same with
             any number of threads. With ``thread_safe=False``, the loader uses threads only for in-memory datasets with
@@ -123,12 +123,13 @@ class BatchedDataLoader(DataLoader[_T_co]):
         thread_safe: True declares that several threads may use the dataset and ``collate_fn`` at the same time, and
             that neither uses a global random generator.
         keep_workers: whether the worker processes stay alive from epoch to epoch. Unlike with ``persistent_workers``,
-            each epoch makes the same random calls as an epoch with new workers.
+            each epoch calls the random generators exactly as an epoch with new workers does.
         most_workers: largest number of workers. If this number is passed, the loader changes the number of workers
             between epochs (see ``adjusting.WorkerCountChooser``). While another iterator of the loader is in use, the
             number does not change. The batches are the same as with a fixed number, unless the dataset uses global
-            random generators in workers. If another number would change the data, or cannot help, the number stays
-            fixed, and the attribute ``adjusting`` names the reason. None: the number is fixed.
+            random generators in workers. The number stays fixed if another number of workers would change the batches
+            or would not make loading faster; the attribute ``adjusting`` then names the reason. None: the number is
+            fixed.
         benchmark: whether to log at the end of each epoch how long the training waited for batches.
         placement: object that puts the batches on a device (see ``device.place_batches``). None: the batches stay on
             the device of the dataset's samples.
@@ -276,7 +277,11 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return self._controller.watch(batches) if follows_load else batches
 
     def _iterates_as_pytorch(self) -> bool:
-        """Return whether PyTorch's iterators read the dataset, for example because other code changed an iterator."""
+        """Return whether PyTorch's iterators read the dataset.
+
+        The result is True for iterable datasets and data pipes. The result is True for every dataset if other code has
+        changed the iteration, or if this version of PyTorch lacks a name that the iterators of this package need.
+        """
         return self._is_read_by_pytorch or "_get_iterator" in self.__dict__ or is_loader_iteration_patched()
 
     def _begin_epoch(self) -> Iterator[Any]:
@@ -420,7 +425,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return EpochReaders(read, reader, self._controller if for_threads else None, pin)
 
     def _worker_differences(self) -> dict[str, Any]:
-        """Return the loader attributes to change so that this process collates samples as worker processes do."""
+        """Return new values of loader attributes, with which this process collates samples as worker processes do."""
         return {"timeout": 0, "collate_fn": make_worker_like_collate(self.collate_fn)}
 
     def _reader(self, *, sent: bool) -> BatchReader:
@@ -511,7 +516,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
             dictionary also contains the random states at the start of the epoch and the number of delivered batches.
 
         Raises:
-            ValueError: batches of the running epoch may arrive in any order (``in_order=False``).
+            ValueError: an epoch with worker processes is running, and ``in_order=False`` lets its batches arrive in any
+                order.
         """
         progress = self._progress
         batches = None if progress.latest is None else progress.latest()
@@ -601,7 +607,7 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
 
 class _KeptEpoch(Iterator[Any]):
-    """The iterator over an epoch whose worker processes stay alive for the next epoch (``keep_workers``)."""
+    """The iterator over one epoch with ``keep_workers``: its worker processes stay alive for the next epoch."""
 
     def __init__(self, loader: BatchedDataLoader[Any], workers: WorkerIterator) -> None:
         self._loader = loader

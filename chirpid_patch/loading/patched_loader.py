@@ -68,7 +68,7 @@ def _is_any_changed(found: tuple[Any, ...]) -> bool:
 
 
 def _is_changed_attribute(name: str, value: object) -> bool:
-    """Return whether other code has assigned ``value`` to an attribute of a loader or iterator."""
+    """Return whether ``value``, the attribute ``name`` of a loader or iterator class, was assigned by other code."""
     function: object = value
     if isinstance(value, property):
         function = value.fget
