@@ -5,8 +5,9 @@ the *cheap* candidate.
 
 ``tune=True``, ``diagnose_dataloader_speed`` and ``chirp-migrate tune`` choose loader settings with these functions.
 ``order_of_round`` returns the order of the candidates in each round of a measurement. A loader can also change its own
-number of threads or workers during the training. For this decision, the loader calls ``costly_is_faster`` directly. The
-loader cannot measure several loading modes in each round, because the training uses only one loading mode at a time.
+number of threads or workers during the training. For this decision, the loader calls only ``costly_is_faster``.
+``compare_speeds`` needs the speeds of all candidates in each round, but the training uses only one loading mode at a
+time.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ def costly_is_faster(cheap: float, costly: float, tolerance: float = TIED) -> bo
     Args:
         cheap: speed of the cheap candidate, in any unit.
         costly: speed of the costly candidate, in the same unit.
-        tolerance: share from 0 to 1. If the cheap candidate is slower by at most this share, the candidates are tied,
-            and the costly candidate is not worth its cost.
+        tolerance: share of the speed ``costly``, from 0 to 1. If ``cheap`` is smaller than ``costly`` by at most this
+            share, the candidates are tied, and the costly candidate is not worth its cost.
     """
     return cheap < (1 - tolerance) * costly
 
@@ -38,7 +39,7 @@ class SpeedComparison(NamedTuple):
     Attributes:
         fastest: index of the fastest candidate; None if all candidates failed.
         tied: for each candidate, whether the candidate is about as fast as the fastest candidate (within the share
-            ``TIED``). Of these candidates, the cheapest candidate is the best choice.
+            ``TIED``). The caller should choose the cheapest of the tied candidates.
     """
 
     fastest: int | None
@@ -48,10 +49,11 @@ class SpeedComparison(NamedTuple):
 def compare_speeds(speeds: Sequence[Sequence[float]]) -> SpeedComparison:
     """Compare candidates, and return which candidates are about as fast as the fastest candidate.
 
-    In each round, the function divides the speed of a candidate by the speed of the fastest candidate, and then
-    computes the geometric mean of these ratios. If the machine is slow in a round, both speeds fall, and the ratio
-    stays the same. A candidate with fewer rounds than other candidates is compared only in its own rounds, and cannot
-    be the fastest candidate.
+    The fastest candidate has the largest geometric mean of its speeds over all rounds. For each other candidate, the
+    function divides the speed in each round by the speed of the fastest candidate in this round, and computes the
+    geometric mean of these ratios. If the machine is slow in a round, both speeds fall, and the ratio stays the same. A
+    candidate with fewer rounds than another candidate cannot be the fastest candidate, and has ratios only for its own
+    rounds.
 
     Args:
         speeds: a sequence for each candidate, with the speed in each round; an empty sequence for a candidate that
@@ -70,6 +72,7 @@ def compare_speeds(speeds: Sequence[Sequence[float]]) -> SpeedComparison:
 def order_of_round(candidates: Sequence[_Candidate], round_number: int) -> list[_Candidate]:
     """Return the order in which the round ``round_number`` measures the candidates.
 
-    Every second round uses the reverse order. So if the machine becomes slower, all candidates are affected alike.
+    Every second round uses the reverse order. So if the machine steadily becomes slower, the loss of speed over two
+    rounds is about the same for all candidates.
     """
     return list(candidates if round_number % 2 == 0 else reversed(candidates))

@@ -5,19 +5,19 @@ column of this table is the effect if PyTorch lacks the name.
 
 | name | used for | without it |
 |---|---|---|
-| ``_MultiProcessingDataLoaderIter`` and its members in ``MEMBERS`` | base class of the iterator with workers | loaders are PyTorch's own, as with ``optimize=False`` |
-| ``_SingleProcessDataLoaderIter`` and its members in ``MEMBERS`` | base class of the iterator without workers | loaders are PyTorch's own, as with ``optimize=False`` |
-| ``_MapDatasetFetcher`` of ``_utils.fetch`` | reading samples of datasets that are not of this package | loaders are PyTorch's own, as with ``optimize=False`` |
-| ``DataLoader`` as a direct subclass of ``Generic`` | finding PyTorch's own class ``DataLoader`` if other code has replaced ``torch.utils.data.DataLoader`` | if other code has replaced ``DataLoader``, the runtime cannot be imported |
-| ``DataLoader`` and its members in ``MEMBERS`` | creating the iterator of a loader, and keeping the iterator between epochs | loaders are PyTorch's own, as with ``optimize=False`` |
-| ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | raising the error for a dead worker only while the loop waits for a batch | loaders are PyTorch's own, as with ``optimize=False`` |
-| ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in this process | loaders are PyTorch's own, as with ``optimize=False`` |
+| ``_MultiProcessingDataLoaderIter`` and its members in ``MEMBERS`` | base class of the iterator with workers | PyTorch's own iterators load all batches, as with ``optimize=False`` |
+| ``_SingleProcessDataLoaderIter`` and its members in ``MEMBERS`` | base class of the iterator without workers | PyTorch's own iterators load all batches, as with ``optimize=False`` |
+| ``_MapDatasetFetcher`` of ``_utils.fetch`` | reading samples of datasets that are not of this package | PyTorch's own iterators load all batches, as with ``optimize=False`` |
+| ``DataLoader`` as a direct subclass of ``Generic`` | finding PyTorch's own class ``DataLoader`` if other code has replaced ``torch.utils.data.DataLoader`` | if other code has replaced ``DataLoader``, ``chirpid_patch`` cannot be imported |
+| ``DataLoader`` and its members in ``MEMBERS`` | creating the iterator of a loader, and keeping the iterator between epochs | PyTorch's own iterators load all batches, as with ``optimize=False`` |
+| ``_set_worker_pids``, ``_remove_worker_pids``, ``_error_if_any_worker_fails`` | raising the error for a dead worker only while the training loop waits for a batch | PyTorch's own iterators load all batches, as with ``optimize=False`` |
+| ``pin_memory`` of ``_utils.pin_memory`` | pinning a batch of any structure in the main process | PyTorch's own iterators load all batches, as with ``optimize=False`` |
 | ``UntypedStorage._new_shared`` | gathering the batch of a worker directly in shared memory | the worker copies the batch once more |
-| ``_utils.collate.default_collate_fn_map`` | detecting that other code changed how tensors, numbers or tuples are collated | samples are read one by one |
-| ``_utils.collate.collate``, ``collate_tensor_fn``, ``collate_str_fn`` | collating samples of several dtypes in the main process exactly like a worker process | the main process collates such samples like PyTorch with ``num_workers=0`` |
-| ``Tensor._version`` | detecting that a tensor was changed in place | threads load no batches in advance |
-| ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | detecting hooks that run for every module | declared transforms run their own code for each sample |
-| ``torch._C._len_torch_dispatch_stack``, ``_len_torch_function_stack``, ``_get_function_stack_at``, ``torch.utils._device.DeviceContext`` | detecting modes (``TorchDispatchMode``) that record or change operations of PyTorch | batched reading continues under such modes |
+| ``_utils.collate.default_collate_fn_map`` | detecting that other code changed how tensors, numbers or tuples are collated | loaders read the samples of a batch one by one instead of all at once |
+| ``_utils.collate.collate``, ``collate_tensor_fn``, ``collate_str_fn`` | collating in the main process as in a worker process, where the batch has the dtype of the first sample | the main process collates as with ``num_workers=0``, where the batch has the common dtype of all samples |
+| ``Tensor._version`` | detecting that a tensor was changed in place | threads load no batches in advance, and a resident dataset is copied to the device again for each batch |
+| ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | detecting hooks that run for every module | transforms with a decorator of ``transforms.declared`` run their own code for each sample |
+| ``torch._C._len_torch_dispatch_stack``, ``_len_torch_function_stack``, ``_get_function_stack_at``, ``torch.utils._device.DeviceContext`` | detecting modes (``TorchDispatchMode``) that record or change operations of PyTorch | loaders still use batched reading and threads, so such modes miss operations |
 | ``torch.autograd._profiler_enabled`` | opening profiler ranges only while a profiler runs | profiler ranges are always opened |
 """  # noqa: E501
 
@@ -213,7 +213,7 @@ def end_workers(loader: DataLoader[Any]) -> None:
 def has_global_hooks() -> bool:
     """Return whether code has registered a forward hook for all modules.
 
-    If this version of PyTorch lacks the dictionaries of such hooks, the result is True.
+    If this version of PyTorch lacks the dictionaries of such hooks, the result is True, so that no hook is skipped.
     """
     names = ("_global_forward_hooks", "_global_forward_pre_hooks")
     return any(getattr(nn.modules.module, name, True) for name in names)

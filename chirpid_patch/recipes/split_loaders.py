@@ -40,16 +40,16 @@ def create_dataloaders(
 ) -> Loaders:
     """Split samples, and build a shuffled loader for training and ordered loaders for validation and test.
 
-    Every sample belongs to exactly one loader. The dataset of each loader is a ``torch.utils.data.Subset``. For
-    example, you can wrap ``train_loader.dataset`` in a dataset that augments the training samples. If validation or
-    test has no samples, the loader for this part yields no batches.
+    Every sample belongs to exactly one loader. The dataset of each loader is a ``torch.utils.data.Subset``. To augment
+    only the training samples, wrap ``train_loader.dataset`` in a dataset that augments, and build a new loader for this
+    dataset. If validation or test has no samples, the loader for this part yields no batches.
 
     Args:
         data_root: one of these sources of samples:
 
-            * A folder with ``train/CLASS/…`` and ``test/CLASS/…``. The validation samples are the images in the folder
-              ``val``, ``valid`` or ``validation``. Without such a folder, the share ``val_split`` of the images in
-              ``train`` is for validation.
+            * A folder with ``train/CLASS/…`` and ``test/CLASS/…``. If the folder also contains ``val/CLASS/…``, these
+              images are the validation samples. The name of this subfolder may also be ``valid`` or ``validation``.
+              Without such a subfolder, the share ``val_split`` of the images in ``train`` is for validation.
             * A folder with a folder for each class. The shares ``test_split`` and ``val_split`` of all images are for
               test and validation.
             * A dataset that can be indexed and has a length. The shares ``test_split`` and ``val_split`` of its samples
@@ -63,13 +63,13 @@ def create_dataloaders(
         seed: seed of the random split. The split uses no global random generator.
         channels: number of channels of images in folders; see ``ImageFolderDataset``.
         transform: transform of images in folders; see ``ImageFolderDataset``. None: no transform.
-        **loader_options: further arguments for all three loaders, which ``create_loader`` documents. ``drop_last`` and
-            ``generator`` apply only to the training loader.
+        **loader_options: other arguments of ``create_loader``. All three loaders use these arguments, except
+            ``drop_last`` and ``generator``, which only the training loader uses.
 
     Raises:
         FileNotFoundError: a folder is missing or contains no images.
         ValueError: a share is out of range, there are no samples, or no samples are left for training.
-        TypeError: ``data_root`` is neither a folder nor a dataset with indices and a length.
+        TypeError: ``data_root`` is neither a path nor a dataset that can be indexed and has a length.
     """
     for name, share in (("val_split", val_split), ("test_split", test_split)):
         if not 0 <= share < 1:

@@ -73,30 +73,33 @@ class WrappedDataLoader:
         loader = TileLoader(dataset, batch_size=16, num_workers=8, weighted_sampler=weights)
         for batch in loader: ...
 
-    ``OptimalDataLoaderFactory`` builds the inner ``DataLoader``. ``loader[3]`` returns sample 3 as a batch, and
-    ``loader[[3, 5]]`` returns two samples as a batch. This object also has all public attributes of the inner loader.
-    An assignment to an attribute that is fixed after construction raises ValueError, as in PyTorch's loader.
-    ``loader._pytorch_loader`` is the inner loader. Pass the inner loader to a framework that needs a ``DataLoader``;
-    the inner loader does not move its batches to the device. A pickled loader contains everything except processes and
-    threads.
+    This object wraps a ``torch.utils.data.DataLoader``, the inner loader, which ``OptimalDataLoaderFactory`` builds.
+    ``loader[3]`` returns sample 3 as a batch, and ``loader[[3, 5]]`` returns two samples as a batch. This object also
+    has all public attributes of the inner loader. An assignment to an attribute that is fixed after construction raises
+    ValueError, as in PyTorch's loader. ``loader._pytorch_loader`` is the inner loader. Pass the inner loader to a
+    framework that needs a ``DataLoader``; the inner loader does not move its batches to the device. A pickled loader
+    contains everything except processes and threads.
 
     Args:
         dataset: map-style or iterable dataset.
         batch_size: number of samples in a batch.
-        num_workers: number of worker processes. For samples in memory, the loader starts no workers, because batched
-            reading is faster.
-        is_train: whether the loader is for training. With True, the loader applies ``drop_last``, and shuffles unless
-            another argument defines the order. With False, the loader yields all samples, in order.
+        num_workers: number of worker processes. If the dataset is in memory and ``collate_fn`` is PyTorch's default,
+            the loader starts no workers. The main process then reads all samples of a batch at once, which is faster.
+        is_train: whether the loader is for training. With True, the loader shuffles unless another argument defines the
+            order, and omits an incomplete last batch if ``drop_last`` is True. With False, the loader yields all
+            samples, in order, unless another argument selects samples. With False, the loader ignores
+            ``drop_last=True`` and warns.
         sampler: a sampler, a list of indices, or a function that returns a sampler or such a list. ``refresh`` calls
             the function again. The loader passes the arguments ``num_samples``, ``batch_size`` and ``rng`` if the
             function has parameters with these names. None: no sampler.
         weighted_sampler: a weight for each sample; the loader draws samples with replacement, in proportion to the
             weights. True: use the sampler that the dataset's method ``get_weighted_sampler`` returns, or the weights in
-            the dataset's attribute ``sample_weights``. False: no weights.
+            the dataset's attribute ``sample_weights``. ``refresh`` calls the method again. False: no weights.
         indices: indices of the samples to use, or a function that returns the indices. ``refresh`` calls the function
             again. None: all samples.
-        iterations_per_epoch: number of batches in an epoch. The loader draws random samples for these batches. None: an
-            epoch contains all samples.
+        iterations_per_epoch: number of batches in an epoch. With ``weighted_sampler`` or a function as ``sampler``,
+            ``num_samples`` is then ``iterations_per_epoch * batch_size``. Otherwise the loader selects random samples,
+            and in an epoch, no sample repeats before all samples have occurred. None: an epoch contains all samples.
         rng: generator with which samples are drawn; None means PyTorch's global generator.
         device: the device to which a ``DevicePrefetcher`` moves batches; None: the accelerator if there is one, else
             the CPU.
@@ -105,8 +108,9 @@ class WrappedDataLoader:
         persistent_workers: whether the workers stay alive from epoch to epoch; None means True.
         prefetch_factor: number of batches that each worker loads in advance; None: 2.
         collate_fn: function that builds a batch from a list of samples; None means PyTorch's ``default_collate``.
-            Alternatively, a subclass may define a method ``collate_fn``. If such a method exists, the loader is pickled
-            for the workers, which call the method.
+            Alternatively, a subclass may define a method ``collate_fn``, which the workers call. With the start methods
+            ``spawn`` and ``forkserver``, such a loader is pickled for the workers, so all attributes of the loader must
+            be picklable.
         further: other arguments of ``create_loader``, listed in ``FactoryArguments``.
 
     Raises:
@@ -194,9 +198,10 @@ class WrappedDataLoader:
         return self
 
     def refresh(self) -> None:
-        """Call the function again that was passed as ``sampler`` or ``indices``.
+        """Call the function again that was passed as ``sampler`` or ``indices``, and use its result in the next epoch.
 
-        If no function was passed, the method does nothing.
+        With ``weighted_sampler=True``, call ``get_weighted_sampler`` of the dataset again, if the dataset has this
+        method. Without such a function or method, ``refresh`` does nothing.
         """
         if self._resampled is not None:
             self._resampled.refresh()
@@ -247,7 +252,7 @@ class WrappedDataLoader:
 
 
 class ResampledSampler(Sampler[Any]):
-    """A sampler whose method ``refresh`` replaces its indices. The loader and its workers stay the same.
+    """A sampler whose method ``refresh`` replaces its indices, without a new loader or new workers.
 
     Args:
         draw: function that returns a sampler, or a list of indices.

@@ -32,7 +32,8 @@ class MultiScaleDataset(WrappingDataset):
       floating-point tensors (C, scale, scale). This mode needs several times as much memory as the default, and exists
       only for comparisons.
 
-    8-bit base images stay 8-bit until the scaling, and so take a quarter of the memory of float32 images.
+    By default, 8-bit base images remain 8-bit until ``MultiScaleStep`` scales the images. An 8-bit image takes a
+    quarter of the memory of a float32 image.
 
     Args:
         base_dataset: map-style dataset of samples ``(image, label)`` or ``(image,)``, or of dictionaries with
@@ -40,9 +41,10 @@ class MultiScaleDataset(WrappingDataset):
         scales: sizes of the square images, in pixels.
         augment: whether to mirror and turn the base image at random (``FlipsAndTurns``), or a sequence of your own
             transforms. The dataset augments the base image, so all scales of a sample have the same augmentation. The
-            augmentation of this package is the same for any number of workers.
+            random values of this package's transforms do not depend on the number of workers.
         memory_efficient: whether samples contain only the base image. False: samples contain the image at every scale.
-        memory_budget: number of bytes that the scaled images of a batch may take at the same time; None: no limit.
+        memory_budget: number of bytes, which the dataset uses only in ``_group_scales_by_memory``; None: no budget. To
+            limit the memory of the training, pass ``memory_budget`` to ``MultiScaleStep``.
         batch_size: number of samples in a batch. The dataset needs this number only for ``memory_budget``.
 
     Raises:
@@ -128,8 +130,8 @@ class MultiScaleDataset(WrappingDataset):
         """Divide the scales into groups, and return the groups.
 
         For each group, the images of a batch at all scales of the group take at most ``memory_budget`` bytes. A scale
-        that needs more bytes is a group alone. Without a budget, each scale is a group. The method assumes that all
-        base images have the channels and the dtype of the first base image.
+        that needs more bytes forms a group of its own. Without a budget, each scale forms a group of its own. The
+        method reads only the first base image, and assumes that all base images have its dtype and number of channels.
         """
         if self.memory_budget is None or not len(self):
             return [[scale] for scale in self.scales]

@@ -22,12 +22,12 @@ def group_scales(scales: Sequence[int], bytes_of: Callable[[int], int], budget: 
     """Divide ``scales`` into as few groups as possible, and return the groups.
 
     The order of the scales does not change. Each group needs at most ``budget`` bytes. A scale that needs more than
-    ``budget`` bytes is a group alone.
+    ``budget`` bytes forms a group of its own.
 
     Args:
         scales: the scales in pixels.
         bytes_of: function that returns how many bytes a scale needs.
-        budget: largest number of bytes of a group; None: each scale is a group.
+        budget: largest number of bytes of a group; None: each scale forms a group of its own.
     """
     groups: list[list[int]] = []
     left = 0

@@ -36,7 +36,7 @@ class PartialLoss:
         criterion: the loss function.
         reduction: how ``criterion`` combines the losses of samples: "mean" (all samples have the same weight) or "sum".
             None: the reduction of ``criterion``, if ``criterion`` is a loss of PyTorch. For any other ``criterion``,
-            None means that the loss cannot be computed in parts.
+            None means that the reduction is unknown. Then ``divisible`` is False, and callers must not call ``part``.
     """
 
     def __init__(self, criterion: Criterion, reduction: Reduction | None = None) -> None:

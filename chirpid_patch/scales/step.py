@@ -1,4 +1,4 @@
-"""A training step at several scales. By default, only one scale of the batch is in memory at a time."""
+"""A training step at several scales. By default, the scaled images of only one scale are in memory at a time."""
 
 from __future__ import annotations
 
@@ -47,19 +47,21 @@ class MultiScaleStep:
     Call the step with a batch of ``MultiScaleDataset``. By default, the step scales the base images to one scale, runs
     forward and backward pass, and frees the memory before the next scale. For a batch of a dataset with
     ``memory_efficient=False``, the step runs the forward passes of all scales, and then a single backward pass. Except
-    for rounding, the gradients are the same. Your code must clear the gradients and call the optimiser.
+    for rounding, both kinds of batches yield the same gradients. Your code must clear the gradients and call the
+    optimiser.
 
     Args:
         model: the model.
         criterion: loss function of outputs and labels.
         scales: sizes of the images, in pixels.
         weights: maps each scale to the weight of the loss at this scale; None: all weights are ``1 / len(scales)``.
-        memory_budget: number of bytes for forward and backward pass, in addition to model, gradients and optimiser.
-            None: no limit. If a scale needs more bytes, the step runs parts of the batch one after the other. The sum
-            of the gradients stays the same. The first step measures a forward pass of one sample to choose the size of
-            the parts. If the model has batch norm in training mode, or the loss is possibly neither a mean nor a sum
-            over samples, the step warns and runs whole batches. With dropout, parts get other random numbers than the
-            whole batch.
+        memory_budget: largest number of bytes for forward and backward pass, in addition to model, gradients and
+            optimiser. None: no limit. If a batch at a scale needs more bytes, the step divides the batch into parts,
+            and runs the parts one after the other. The sum of the gradients of the parts is the gradient of the whole
+            batch. With dropout, this sum differs, because the parts get other random numbers. To choose the size of the
+            parts, the first step runs a forward pass of one sample at each scale. The step warns and runs whole batches
+            in two cases: batch norm computes its statistics from the batch, as in training mode, or ``reduction`` is
+            None and ``criterion`` is not a loss of PyTorch with the reduction "mean" or "sum".
         reduction: how ``criterion`` combines the losses of samples, "mean" or "sum" (see ``PartialLoss``). None: the
             reduction of ``criterion``, if ``criterion`` is a loss of PyTorch.
         backward: function to call with each loss, such as ``lambda loss: grad_scaler.scale(loss).backward()``. The

@@ -1,5 +1,5 @@
-"""Random transforms, which return a new tensor for a single sample, and change a whole batch in place.
+"""Random transforms for single samples and for whole batches.
 
-To write a new transform, subclass ``BatchTransform``.
-
+A call with a single sample does not change the sample. Loaders pass whole batches, which most transforms change in
+place. To write a new transform, subclass ``BatchTransform``.
 """

@@ -84,5 +84,5 @@ def _inner(transform: Transform) -> Sequence[Transform] | None:
 
 
 def _as_list(transforms: Any) -> Sequence[Transform] | None:
-    """Return ``transforms`` if the type is list or tuple; else None, because an iterator could be read only once."""
+    """Return ``transforms`` if its type is list or tuple; else None, because reading an iterator would exhaust it."""
     return transforms if type(transforms) in (list, tuple) else None

@@ -1,9 +1,11 @@
-"""Decorators for classes that mask, add noise or compose transforms in the same way as this package.
+"""Decorators for user classes that work like ``SpecAugment``, ``GaussianNoise``, ``Compose`` or ``Lambda``.
 
 A decorator does not change the class: a call of an object still runs the class's own code. Loaders, however, augment
 whole batches with a transform of this package that has the same parameters. The results have the same distribution as
-with the class's own code, but depend only on the random keys of the samples. In three cases, loaders run the class's
-own code for single samples: a parameter is not a plain number, the object has hooks, or a subclass overrides a method.
+with the class's own code. The random numbers come from a key of each sample (see ``randomness.keyed_random``), so the
+results do not depend on the number of workers. If the object does not fit its declaration, loaders run the class's own
+code for each sample, for example if a parameter is not a finite number, the object has hooks, or a subclass overrides
+``forward``.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ def masks_images(*, mask_short_axes: bool = True, calls: tuple[str, ...] = ()) -
     """Declare that a call with an 8-bit grey image masks the image as ``SpecAugment`` masks a tensor (F, T).
 
     The object must have an attribute for each parameter of ``SpecAugment``, with the same name. ``mask_value`` must be
-    from 0 to 255. The class of the dataset that calls the object must have the decorator ``augments_images``.
+    from 0 to 255. The declaration has an effect only in a dataset whose class has the decorator ``augments_images``
+    (``datasets.declared``).
 
     Args:
         mask_short_axes: as for ``SpecAugment``.
@@ -92,10 +95,10 @@ def composes_transforms(transforms: str) -> Callable[[Class], Class]:
 
 
 def applies_transform(function: str) -> Callable[[Class], Class]:
-    """Declare that a call of the object only calls a function with the same argument, as ``Lambda`` does.
+    """Declare that a call ``object(x)`` only returns ``f(x)`` for a function f, as ``Lambda`` does.
 
     Args:
-        function: name of the attribute with the function.
+        function: name of the attribute with the function f.
     """
     return declare_method((function,), (), lambda state: Lambda(state[function]), method="__call__")
 

@@ -1,12 +1,13 @@
 """Normal noise that is computed on a device. The 64-bit key of a sample determines its noise completely.
 
-In the modes ``table`` and ``pooled``, the noise is equal, to the last bit, to the noise of ``transforms.noise``. A
-device can compute the same bits, because SplitMix64 uses only 64-bit integers, and PyTorch's int64 overflows in the
-same way as NumPy's uint64.
+The modes are the modes of ``transforms.noise``, which computes noise on the CPU. In the modes ``table`` and ``pooled``,
+both modules compute the same noise, to the last bit. A device can compute the same bits, because SplitMix64 uses only
+64-bit integers, and PyTorch's int64 overflows in the same way as NumPy's uint64.
 
 In the mode ``exact``, the noise has other values than in ``transforms.noise``, because no device can repeat the values
 of PyTorch's CPU generator. In this module, the mode ``exact`` applies the Box-Muller transform to the bits of
-SplitMix64. The values are independent, and have the distribution N(0, std²), cut off at ±6.7 std.
+SplitMix64. The values are independent, and have the distribution N(0, std²), but never exceed ±6.7 std, because the
+smallest uniform number that the Box-Muller transform gets is 2**-32.
 """
 
 from __future__ import annotations
@@ -96,7 +97,7 @@ def device_noise(keys: Tensor, count: int, std: float, mode: str) -> Tensor:
     """Return ``count`` values with the distribution N(0, std²) for each key, on the device of ``keys``.
 
     Args:
-        keys: the 64-bit keys, an int64 tensor (R,) with the bits of the unsigned numbers.
+        keys: the 64-bit keys as an int64 tensor (R,). A key of 2**63 or more is a negative number with the same bits.
         count: number of values for each key.
         std: standard deviation.
         mode: one of ``NOISE_MODES``.

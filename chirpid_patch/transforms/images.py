@@ -1,4 +1,4 @@
-"""A transform that masks spectrograms as 8-bit images, for whole batches."""
+"""A transform for whole batches, which converts spectrograms to 8-bit images and masks the images."""
 
 from __future__ import annotations
 

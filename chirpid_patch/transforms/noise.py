@@ -4,11 +4,11 @@
   for each value. The bits are a position in a table of 65,536 quantiles of the normal distribution. The table is scaled
   to a variance of exactly 1, and all its values are within ±4.4. Compiled C code adds the values to the samples without
   holding the interpreter lock. If the C code is missing, NumPy computes the same numbers.
-* ``exact``: independent values from ``torch.Tensor.normal_``. PyTorch's CPU generator is seeded with 32 bits of the
-  key.
-* ``pooled``: values from a pool of noise that is computed once. Each sample gets a slice at a random position of the
-  pool. The values are *not independent*, because two samples can get the same part of the pool. ``pooled`` is the
-  fastest mode.
+* ``exact``: independent values from ``torch.Tensor.normal_``. PyTorch's CPU generator is seeded with the lowest 32 bits
+  of the key.
+* ``pooled``: values from a pool of noise that is computed once. Each sample gets a slice of the pool, and the key
+  determines the position of the slice. The values are *not independent*, because the slices of two samples can overlap.
+  ``pooled`` is the fastest mode.
 """
 
 from __future__ import annotations
@@ -75,7 +75,10 @@ _scratch = _NoiseBuffers()
 
 @lru_cache(maxsize=8)
 def _generator_steps(words: int) -> npt.NDArray[np.uint64]:
-    """Return the numbers that SplitMix64 adds to its seed for the first ``words`` random words."""
+    """Return the first ``words`` multiples of the increment of SplitMix64, a uint64 array of shape (words,).
+
+    The sum of the seed and the multiple n is the state from which SplitMix64 computes its random word n.
+    """
     steps: npt.NDArray[np.uint64] = np.arange(1, words + 1, dtype=np.uint64) * _GOLDEN
     return steps
 

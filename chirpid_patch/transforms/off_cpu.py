@@ -30,9 +30,9 @@ def send_to_device(numbers: Tensor, device: torch.device) -> Tensor:
 def as_exact_operand(value: Any, batch: Tensor) -> Any:
     """Convert ``value`` so that arithmetic with ``batch`` on its device yields the same bits as on the CPU.
 
-    A tensor is copied to the device of ``batch``. A Python float becomes a tensor, unless ``batch`` has a
-    half-precision dtype. With a Python float as divisor, CUDA would multiply by the reciprocal of the float, so the
-    last bit could differ.
+    A tensor is copied to the device of ``batch``. A Python float becomes a tensor, because with a Python float as
+    divisor, CUDA would multiply by the reciprocal of the float, so the last bit could differ. If ``batch`` has a
+    half-precision dtype, the float is returned unchanged, because a half-precision tensor would round the float.
     """
     if not is_off_cpu(batch):
         return value

@@ -21,8 +21,9 @@ Places = npt.NDArray[np.int64]
 class BatchTransform(nn.Module):
     """A random transform that keeps shape and dtype.
 
-    A 64-bit random key of each sample determines the result. A call with a sample returns a new tensor, or, if the
-    transform skips the sample, the sample itself. Changes of the parameters take effect at the next call.
+    A 64-bit random key of each sample determines the result. Loaders compute the keys of the samples (see
+    ``randomness.keyed_random``). A call with a single sample uses a new random key. This call returns a new tensor, or,
+    if the transform skips the sample, the sample itself. Changes of the parameters take effect at the next call.
 
     Attributes:
         p: probability that the transform changes a sample.
@@ -33,9 +34,9 @@ class BatchTransform(nn.Module):
     declared: Callable[[Any], Any] | None = None
 
     def may_differ(self, samples: Tensor) -> bool:
-        """Return whether the user's object ``self.declared`` may transform ``samples`` (B, …) in another way.
+        """Return whether results for ``samples`` (B, …) may differ from the results of the user's object ``declared``.
 
-        If True, ``declared`` itself must transform each sample. Without such an object, the result is False.
+        If True, ``declared`` itself must transform each sample. If ``declared`` is None, the result is False.
         """
         return self.declared is not None and (samples.dtype not in off_cpu.EXACT or samples.requires_grad)
 
@@ -51,7 +52,7 @@ class BatchTransform(nn.Module):
         """Raise an error if the transform does not support batches with the shape and dtype of ``samples`` (B, …)."""
 
     def transform_rows_(self, batch: Tensor, keys: Keys, rows: Sequence[int]) -> None:
-        """Transform the rows ``rows`` of ``batch`` in place. Each subclass must override this method.
+        """Transform ``batch[row]`` in place for each row in ``rows``. Each subclass must override this method.
 
         Args:
             batch: tensor (B, …).
@@ -141,10 +142,10 @@ class SpecAugment(BatchTransform):
         )
 
     def may_differ(self, samples: Tensor) -> bool:
-        """Return whether the user's object ``self.declared`` may mask ``samples`` (B, …) in another way.
+        """Return whether masks of ``samples`` (B, …) may differ from the masks of the user's object ``declared``.
 
-        The result is also True if the shape is not (C, F, T) or (F, T), or if the dtype cannot store ``mask_value``.
-        Without such an object, the result is False.
+        The result is also True if a sample does not have the shape (C, F, T) or (F, T), or if the dtype of the samples
+        cannot store ``mask_value``. If ``declared`` is None, the result is False.
         """
         if self.declared is None:
             return False

@@ -1,4 +1,4 @@
-"""A transform that mirrors and turns images at random, for images without an orientation."""
+"""A transform that mirrors and turns images at random, for images without a fixed "up", such as aerial photos."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from chirpid_patch.transforms.spectrograms import BatchTransform
 
 
 class FlipsAndTurns(BatchTransform):
-    """Apply a random symmetry of the square to an image. The eight symmetries are equally likely.
+    """Turn an image at random by 0, 90, 180 or 270 degrees, and mirror half of the images.
 
-    Images have the shape (C, H, W) or (H, W), and any dtype. An image that is not square gets one of the four
-    symmetries of the rectangle, so that its shape stays the same.
+    The eight possible results are equally likely, and one of them is the unchanged image. Images have the shape
+    (C, H, W) or (H, W), and any dtype. An image that is not square is turned only by 0 or 180 degrees, so that its
+    shape stays the same. Its four possible results are also equally likely.
 
     Args:
         p: probability that the transform is applied to an image.
