@@ -147,8 +147,9 @@ def create_loader(
             pass ``shuffle=True``.
         batch_sampler: iterable that yields a list of indices for each batch of an epoch. Do not also pass
             ``batch_size``, ``shuffle``, ``sampler`` or ``drop_last``.
-        num_workers: number of worker processes. For samples in memory, the loader starts no workers, because batched
-            reading is faster. With ``tune``, the loader may start fewer workers than ``num_workers``.
+        num_workers: number of worker processes. For samples in memory, a loader with PyTorch's default collation starts
+            no workers, because batched reading is faster. With ``tune``, the loader may start fewer workers than
+            ``num_workers``.
         collate_fn: function that builds a batch from a list of samples; None means PyTorch's ``default_collate``.
         pin_memory: whether batches are in pinned memory. None: the loader pins batches if there is an accelerator, and
             ``collate_fn`` is None, ``default_collate`` or ``collate_pairs``.
