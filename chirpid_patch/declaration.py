@@ -64,8 +64,8 @@ def declare_method(
         held: for methods that are called through an attribute: maps the name of the attribute to the name of the
             method. For ``self.load = self.load_wav``, pass ``{"load": "load_wav"}``. None: no such attribute.
         method: name of the declared method.
-        inherited: maps the name of each inherited method that calls ``method`` to its function; None: no inherited
-            method calls ``method``.
+        inherited: dictionary of the inherited methods that call ``method``, with names as keys and functions as
+            values; None: no such method.
         of_images: whether ``method`` masks 8-bit images.
 
     Raises:

@@ -35,7 +35,7 @@ def collate_pairs(samples: Sequence[Any]) -> tuple[Tensor, Tensor]:
 def is_stacking_collate(collate: Callable[[Any], Any] | None) -> bool:
     """Return whether batched reading yields the batches that ``collate`` builds from single samples.
 
-    None stands for ``default_collate``.
+    ``collate=None`` stands for ``default_collate``.
     """
     known = collate is None or collate is default_collate or collate is collate_as_workers
     return collate is collate_pairs or (known and default_collate_is_unchanged())

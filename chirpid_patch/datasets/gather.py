@@ -527,7 +527,8 @@ def permits_batched_reading(dataset: Any) -> bool:
 
     The result is True for a ``TensorDataset``, a tensor, a NumPy array, a dataset of this package, and a dataset whose
     class has a decorator of ``datasets.declared``. The result is also True for a ``Subset`` of such a dataset, and for
-    a ``ConcatDataset`` whose inner datasets are in memory.
+    a ``ConcatDataset`` whose inner datasets are in memory. Exceptions are tensors and declared datasets whose batches
+    could differ from the collated samples, for example sparse tensors. The result is then False.
     """
     return gather_node(dataset).reads_batches
 

@@ -81,7 +81,7 @@ class ResidentPlacement(Placement):
 
     @property
     def bytes(self) -> int:
-        """Return the size of the samples on the device in bytes, including samples that other loaders share."""
+        """Return the size of the samples on the device in bytes, including samples shared with other loaders."""
         return sum(upload.source.nbytes for upload in self._held.values())
 
     def attach(self, loader: Any) -> None:
