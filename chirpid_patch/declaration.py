@@ -1,10 +1,11 @@
-"""Store which attributes the methods of user classes depend on, so that this package can compute whole batches.
+"""Declarations of user classes, from which this package computes whole batches.
 
 A decorator declares the attributes from which a method of a user class computes its result. From the values of these
 attributes, this package builds its own object, which computes the same results for whole batches.
 
 For each batch, this package reads the attributes from the ``__dict__`` of the user object, without calling a method or
-property. If an object differs from its declaration in any way, the object's own code runs.
+property. If an object does not match its declaration, the object's own code runs. An example is an object that lacks a
+declared attribute.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ class Declaration:
         methods: maps names of methods to their functions at the time of decoration. The dictionary contains the
             declared method, all methods that the declared method calls, and the inherited methods that call the
             declared method. If other code replaces one of these methods later, this package ignores the declaration.
-        held: maps an attribute that stores a bound method of the object to the name of the method.
+        held: for methods that are called through an attribute: maps the name of the attribute to the name of the
+            method.
         build: function whose argument is the ``__dict__`` of the user object. The function returns an object of this
             package with the same results as the user object, or None if this is not possible.
         of_images: whether the declared method masks 8-bit images, as the decorator ``masks_images`` declares.
@@ -52,18 +54,18 @@ def declare_method(
     inherited: Mapping[str, FunctionType] | None = None,
     of_images: bool = False,
 ) -> Callable[[Class], Class]:
-    """Return a decorator that stores the declaration of ``method`` of a class.
+    """Return a class decorator that stores a declaration of the method with the name ``method``.
 
     Args:
         attributes: names of the attributes that ``method`` depends on.
         calls: names of the methods that ``method`` calls.
         build: function whose argument is the ``__dict__`` of the user object. The function returns an object of this
             package with the same results as the user object, or None if this is not possible.
-        held: maps an attribute that stores a bound method of the object to the name of the method. For ``self.load =
-            self.load_wav``, pass ``{"load": "load_wav"}``. None: no attribute stores a bound method.
+        held: for methods that are called through an attribute: maps the name of the attribute to the name of the
+            method. For ``self.load = self.load_wav``, pass ``{"load": "load_wav"}``. None: no such attribute.
         method: name of the declared method.
-        inherited: maps the name of each inherited method that calls ``method`` to its function; None: no inherited
-            method calls ``method``.
+        inherited: dictionary of the inherited methods that call ``method``, with names as keys and functions as
+            values; None: no such method.
         of_images: whether ``method`` masks 8-bit images.
 
     Raises:
@@ -86,13 +88,13 @@ def declare_method(
 def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
     """Return an object of this package that computes the same results as ``declared``.
 
-    If this is not possible, return ``declared`` itself. With ``of_images=False``, the new object has an attribute
-    ``declared``, which is the original object.
+    If this is not possible, return ``declared`` itself. With ``of_images=False``, the new object stores the original
+    object in its attribute ``declared``. A transform runs the original object for samples that it cannot transform in
+    the same way.
 
     Args:
         declared: any object, such as a dataset, a transform or an augmenter.
-        of_images: whether to look for a declaration with ``of_images=True``, of a method that masks 8-bit images. If
-            False, the function looks only for declarations with ``of_images=False``.
+        of_images: True uses only declarations of methods that mask 8-bit images. False uses only other declarations.
     """
     declaration = _declaration_of(type(declared))
     if declaration is None or declaration.of_images is not of_images:
@@ -119,8 +121,9 @@ def batched_object_for(declared: Any, *, of_images: bool = False) -> Any:
 def _declaration_of(kind: type) -> Declaration | None:
     """Return the declaration of the class ``kind`` or of its nearest declared base class; None without a declaration.
 
-    The result is also None if other code has replaced a declared method, if ``kind`` has a method ``__getitems__``, or
-    if ``kind`` computes attributes, for example with a property.
+    The result is also None if other code has replaced a declared method, or if ``kind`` has a method ``__getitems__``.
+    The result is also None if ``kind`` computes a declared attribute, for example with a property or
+    ``__getattribute__``.
     """
     if not _DECLARED:
         return None

@@ -93,7 +93,7 @@ class WorkerSafeArrayDataset(BatchedDataset):
 
     Raises:
         ValueError: ``x`` and ``y`` differ in length, or one of them is 0-dim. The error also occurs if ``divisor`` is
-            passed and the returned x has an integer dtype.
+            passed and the returned x has an integer dtype. Then pass ``dtype=torch.float32``, too.
         TypeError: PyTorch has no equivalent of the dtype of ``x`` or ``y``.
     """
 

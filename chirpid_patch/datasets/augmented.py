@@ -158,7 +158,11 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         return all(is_batchable(transform) for _, transform in self._stages())
 
     def _stages(self) -> list[tuple[Position, Transform]]:
-        """Return all transforms with their positions. ``split_transform`` splits composed transforms."""
+        """Return a pair (position, transform) for each single transform.
+
+        A composed transform counts as several transforms (see ``split_transform``). For example, the position (2, 0) is
+        the first part of the composed transform ``transforms[2]``.
+        """
         on = ((place, one) for place, one in enumerate(self.transforms) if one is not None)
         return [part for place, one in on for part in split_transform(one, (place,))]
 
@@ -176,7 +180,8 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
     def _sample_keys(self, key: RandomKey | None, count: int) -> Keys | None:
         """Return a 64-bit key for each of ``count`` samples, from which transforms compute random numbers.
 
-        If no transform uses keys, the result is None, and the function calls no random generator.
+        The result depends only on ``key`` and ``count``. With ``key=None``, the 64-bit keys are random. If no transform
+        uses keys, the result is None, and the function calls no random generator.
         """
         return create_sample_keys(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
 

@@ -35,7 +35,7 @@ def collate_pairs(samples: Sequence[Any]) -> tuple[Tensor, Tensor]:
 def is_stacking_collate(collate: Callable[[Any], Any] | None) -> bool:
     """Return whether batched reading yields the batches that ``collate`` builds from single samples.
 
-    None stands for ``default_collate``.
+    ``collate=None`` stands for ``default_collate``.
     """
     known = collate is None or collate is default_collate or collate is collate_as_workers
     return collate is collate_pairs or (known and default_collate_is_unchanged())
@@ -44,7 +44,8 @@ def is_stacking_collate(collate: Callable[[Any], Any] | None) -> bool:
 def collate_as_workers(samples: Sequence[Any]) -> Any:
     """Collate ``samples`` in this process as ``default_collate`` does in a worker process.
 
-    The batch has the dtype of the first sample. The batch shares no memory with the samples.
+    The batch has the dtype of the first sample, as in a worker. In the main process, ``default_collate`` would choose
+    the dtype by type promotion. The batch shares no memory with the samples.
 
     Raises:
         RuntimeError, TypeError, AttributeError: a sample requires grad, or the dtype of the first sample cannot store
@@ -69,8 +70,8 @@ def _stack_like_worker(samples: Sequence[Any]) -> Tensor:
 
 
 def _copy_like_worker(values: Any) -> Any:
-    """Return a deep copy of ``values``, because values from a worker are copies, too.
+    """Return a deep copy of ``values``, so that the batch shares no objects with the dataset, like a batch of a worker.
 
-    A list of strings or bytes is returned without a copy.
+    A list of strings or bytes needs no copy, because its items cannot change.
     """
     return values if all(isinstance(value, str | bytes) for value in values) else copy.deepcopy(values)

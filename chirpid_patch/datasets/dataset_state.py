@@ -21,10 +21,11 @@ def state_fingerprint(value: Any) -> Any:
     """Return a value that describes the state of a dataset.
 
     Two calls return different values if code assigned an attribute of the dataset or of its transforms between the
-    calls. The values also differ if PyTorch changed a tensor in one of these attributes in place.
+    calls. The values also differ if an in-place operation of PyTorch changed a tensor in one of these attributes. The
+    version counter of the tensor shows this change.
 
     Two kinds of changes are not detected: writes to a long list of indices or samples, and writes to a tensor through
-    ``Tensor.data`` or NumPy. The second kind does not increase the version counter of the tensor.
+    ``Tensor.data`` or NumPy, which do not increase the version counter.
 
     Args:
         value: a dataset, or a value of one of its attributes.

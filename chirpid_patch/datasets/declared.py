@@ -41,16 +41,21 @@ def standardizes_samples(
 ) -> Callable[[Class], Class]:
     """Declare that ``self[i]`` returns ``((x - mean) / (std + eps), y)`` with ``x, y = dataset[indices[i]]``.
 
+    In these expressions, ``dataset``, ``indices``, ``mean`` and ``std`` are attributes of ``self``. The arguments are
+    the names of the attributes.
+
     Args:
         dataset: name of the attribute with the inner dataset, from which ``self[i]`` reads x and y.
         indices: name of the attribute with the indices of the samples in the inner dataset.
         mean: name of the attribute with the mean, which is subtracted from x.
         std: name of the attribute with the standard deviation, by which x is divided.
         eps: number that the class adds to the standard deviation; 0 for none.
-        calls: names of the methods that ``__getitem__`` calls. If a subclass or other code replaces one of these
-            methods, loaders ignore the declaration.
-        held: maps each attribute in which an object stores one of its own methods to the name of this method. For
-            ``self.load = self.load_wav``, pass ``{"load": "load_wav"}``. None: no attribute stores a bound method.
+        calls: names of the methods of the class that ``__getitem__`` calls, also indirectly. If a subclass or other
+            code replaces one of these methods, loaders ignore the declaration.
+        held: for methods that ``__getitem__`` calls through an attribute: a dictionary with the name of the attribute
+            as key and the name of the method as value. For ``self.load = self.load_wav``, pass
+            ``{"load": "load_wav"}``. If the attribute has another value, loaders ignore the declaration. None: no such
+            attribute.
     """
 
     def build(state: Mapping[str, Any]) -> WorkerSafeStandardizedDataset | None:
@@ -74,9 +79,9 @@ def augments_samples(
     Args:
         dataset: name of the attribute with the inner dataset, from which ``self[i]`` reads x and y.
         transforms: maps the name of each attribute that contains a transform to the name of a second attribute, the
-            switch. The switch is True (transform on) or False (transform off). If the class skips a transform because
-            the attribute of the transform is None, pass the name of this attribute as the switch. If a transform is
-            always on, pass None as the switch.
+            switch. The switch is True (transform on) or False (transform off). If the class skips a transform that is
+            None, the attribute is its own switch, as in ``{"noise": "noise"}``. If a transform is always on, pass None
+            as the switch.
         training: name of the attribute that switches all transforms on or off; None: no attribute switches all
             transforms.
         calls: as for ``standardizes_samples``.
@@ -109,7 +114,7 @@ def augments_images(
     calls: tuple[str, ...] = (),
     held: Mapping[str, str] | None = None,
 ) -> Callable[[Class], Class]:
-    """Declare that ``self[i]`` masks an 8-bit image of x, and returns ``(t(x), y)`` with ``x, y = dataset[i]``.
+    """Declare that ``self[i]`` returns ``(t(x), y)`` with ``x, y = dataset[i]``, where ``t`` masks x as an 8-bit image.
 
     ``t`` applies three steps to an x of shape (1, F, T):
 
@@ -117,14 +122,15 @@ def augments_images(
     * Call the augmenter with the image.
     * Divide the resulting image by ``divisor``, and convert the image to a float32 tensor (1, F, T).
 
-    The class of the augmenter needs the decorator ``masks_images``. Without this decorator, the dataset's own code
-    reads all samples. The dataset's own code also reads samples of other shapes, and samples whose values are all
-    equal.
+    Loaders compute these steps for whole batches only if the class of the augmenter has the decorator ``masks_images``.
+    Otherwise the dataset's own code reads the samples. The dataset's own code also reads samples of another shape or of
+    another dtype than float32, and samples whose values are all equal or not all finite.
 
     Args:
         dataset: name of the attribute with the inner dataset, from which ``self[i]`` reads x and y.
         augmenter: name of the attribute with the augmenter, an object that masks 8-bit images.
-        training: name of the attribute that switches the augmenter on or off; None: the augmenter is always on.
+        training: name of the attribute that switches all three steps on or off. If the attribute is False, ``self[i]``
+            returns ``(x, y)``. None: the steps are always on.
         eps: number that the class adds to ``max - min``; 0 for none.
         divisor: number by which the class divides the values of the image.
         calls: as for ``standardizes_samples``.

@@ -50,8 +50,8 @@ INDEX_CONTAINERS = SEQUENCES | {set, frozenset}
 class GatherNode:
     """A description of how batches of a dataset are read. Each kind of dataset has its own subclass of ``GatherNode``.
 
-    By default, ``in_memory``, ``fixed_samples`` and ``gathers`` are True if the same property is True for all inner
-    datasets. Without inner datasets, the default is False.
+    Unless a subclass overrides the property, ``in_memory`` is True if ``in_memory`` is True for all inner datasets, and
+    False without inner datasets. The same applies to ``fixed_samples`` and ``gathers``.
     """
 
     #: The inner datasets. The samples of this dataset are computed from samples of the inner datasets.
@@ -119,10 +119,12 @@ class GatherNode:
         return count > 1
 
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
-        """Return where the inner datasets contain the samples from which the samples at ``indices`` are computed.
+        """Map ``indices`` to indices of the inner datasets.
 
-        The result has a ``BatchPart`` for each inner dataset that contains such samples. The result is None if the
-        label y of a sample may differ from the label in the inner dataset.
+        The result has a ``BatchPart`` for each inner dataset from which the samples at ``indices`` are computed.
+        ``read_labels`` uses this method to read labels y from the inner datasets. The result is None if these labels
+        could differ from the labels of the samples, or if reading a sample makes random calls. The result can also be
+        None if an index is invalid.
         """
         return None
 
@@ -141,10 +143,11 @@ class GatherNode:
 class BatchedDataset(GatherNode, Dataset[Any]):
     """A map-style dataset from which loaders can read whole batches.
 
-    Subclasses implement ``read_sample`` and ``read_batch``. In every process, ``read_batch`` must return the batch that
-    ``default_collate`` returns for the single samples. If ``read_batch`` cannot compute this batch, the method must
-    return None before any code of the user runs. The loader then reads and collates single samples. If a subclass
-    overrides ``__getitem__``, the loader reads single samples with the new method.
+    Subclasses implement ``read_sample`` and ``read_batch``. ``read_batch`` must return the batch that
+    ``default_collate`` returns for the single samples, both in the main process and in a worker. If ``read_batch``
+    cannot compute this batch, the method must return None. The loader then reads and collates single samples. So
+    ``read_batch`` must not run code of the user, such as a transform, before it returns None, because this code would
+    run twice. If a subclass overrides ``__getitem__``, the loader reads single samples with the new method.
     """
 
     def __len__(self) -> int:
@@ -191,8 +194,8 @@ class BatchedDataset(GatherNode, Dataset[Any]):
     def looks_up_without_user_code(self) -> bool:
         """Return whether no user code runs when an index of this dataset is mapped to an index of the wrapped dataset.
 
-        If True, a loader may look up such indices earlier, in another thread, or more or less often than PyTorch's
-        loader.
+        If True, a loader may map indices in advance or in another thread. The loader may also map an index more often
+        or less often than PyTorch's loader.
         """
         return True
 
@@ -524,7 +527,8 @@ def permits_batched_reading(dataset: Any) -> bool:
 
     The result is True for a ``TensorDataset``, a tensor, a NumPy array, a dataset of this package, and a dataset whose
     class has a decorator of ``datasets.declared``. The result is also True for a ``Subset`` of such a dataset, and for
-    a ``ConcatDataset`` whose inner datasets are in memory.
+    a ``ConcatDataset`` whose inner datasets are in memory. Exceptions are tensors and declared datasets whose batches
+    could differ from the collated samples, for example sparse tensors. The result is then False.
     """
     return gather_node(dataset).reads_batches
 
@@ -532,16 +536,18 @@ def permits_batched_reading(dataset: Any) -> bool:
 def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None) -> Batch | None:
     """Read the samples at ``indices`` at once, and return the batch that ``default_collate`` makes from the samples.
 
-    The batch is a list with one item for each part of a sample: for samples (x, y), a tensor of all x and the collated
-    y. All tensors are in new memory. The batch is equal, bit for bit, to the collated single samples. If the dataset
-    has random transforms, the batch and the samples are equal only for the same ``random_key``.
+    The batch is a list with one item for each part of a sample. For samples (x, y), the first item is a tensor of all
+    x, and the second item is the collated y. All tensors are in new memory. The batch is equal, bit for bit, to the
+    collated single samples. If the dataset has random transforms, the batch is equal only to single samples that
+    ``fetch_samples`` reads with the same ``random_key``.
 
     The result is None in each of these cases:
 
     * ``dataset`` does not permit batched reading of these samples.
-    * Each sample is one row of a tensor, and not a pair (``GatherNode.samples_are_rows``).
-    * ``indices`` is empty, or an index is out of range. To raise the dataset's own error for this index, the caller
-      must read single samples.
+    * Each sample is one row of a tensor, and not a pair (``GatherNode.samples_are_rows``). ``default_collate`` then
+      returns a tensor, and not a list.
+    * ``indices`` is empty, or is not a list, tuple, range, array or tensor.
+    * An index is out of range. If the caller then reads single samples, the dataset raises its own error.
     * This process was forked by other code than PyTorch's loader (see ``is_forked_process``). An operation on a whole
       batch may need several threads, and a forked process lacks the threads of its parent process.
     * A mode that observes each operation of PyTorch is active, such as ``TorchDispatchMode``.
@@ -556,10 +562,10 @@ def fetch_batch(dataset: Any, indices: Any, random_key: RandomKey | None = None)
 
 
 def gather_batch(node: GatherNode, indices: Any, random_key: RandomKey | None) -> Batch | None:
-    """Return the batch of the samples at ``indices``, also if each sample is one row of a tensor.
+    """Return the result of ``fetch_batch`` for the dataset of ``node``.
 
-    ``node`` is the ``GatherNode`` of the dataset. In all other cases in which ``fetch_batch`` returns None, this
-    function also returns None.
+    There is one difference: if each sample is one row of a tensor, ``fetch_batch`` returns None, and this function
+    returns a list that contains only the batch.
     """
     if type(indices) not in SEQUENCES or not len(indices) or is_forked_process() or has_active_torch_modes():
         return None

@@ -28,8 +28,8 @@ def read_labels(dataset: Any, indices: Iterable[Any] | EllipsisType = ..., *, un
     Types, values, order and exceptions are the same as with this expression. The function is faster than the expression
     for the datasets in this list:
 
-    * A ``TensorDataset``, if no code overrides the methods that read its samples. The function does not read x. The
-      same applies to a ``Subset`` or ``ConcatDataset`` of datasets in this list.
+    * A ``TensorDataset``, if no code overrides the methods that read its samples. The function does not read x.
+    * A ``Subset`` or ``ConcatDataset`` of datasets in this list, under the same condition.
     * A dataset of this package that does not augment samples, and whose inner dataset is a list or a dataset in this
       list. The function does not compute x.
 
@@ -61,8 +61,9 @@ def iterate_labels(
 ) -> Iterator[Any]:
     """Yield the labels that ``read_labels`` returns, one by one.
 
-    If a label cannot be read without its sample, the function reads the sample when the loop requests the label. So the
-    dataset may reuse one buffer for all samples. After a ``break``, the function reads no further sample.
+    If a label cannot be read without its sample, the function reads the sample when the loop requests the label. So a
+    dataset may return all samples in the same buffer, if the loop uses each label before the next request. After a
+    ``break``, the function reads no further sample.
 
     Args:
         dataset: as for ``read_labels``.
@@ -104,7 +105,8 @@ def _as_ints(indices: Iterable[Any]) -> list[Any]:
 def _can_read_without_x(dataset: Any, pairs: bool) -> bool:
     """Return whether the labels of ``dataset`` can be read without x, with the same results and errors.
 
-    If ``pairs`` is True, each sample must be a pair.
+    With ``pairs=True``, reading the label of a sample that is not a pair must raise an error. The result is then False
+    for a ``TensorDataset`` of more than two tensors.
     """
     if reads_like_class(dataset, TensorDataset):
         tensors = dataset.tensors

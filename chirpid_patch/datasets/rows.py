@@ -24,9 +24,10 @@ _INT = {int}
 
 
 def is_plain_cpu_tensor(value: Any) -> bool:
-    """Return whether ``value`` is a CPU tensor whose only properties are memory, shape, strides and dtype.
+    """Return whether ``value`` is an ordinary dense CPU tensor.
 
-    The result is False, for example, for sparse, quantized and nested tensors, and for subclasses of ``Tensor``.
+    The result is False for sparse, quantized and nested tensors, for conjugate and negative views, and for subclasses
+    of ``Tensor``.
     """
     return (
         type(value) is Tensor
@@ -61,7 +62,8 @@ def as_row_tensor(dataset: Any) -> Tensor | None:
 def _array_as_tensor(array: np.ndarray[Any, Any]) -> Tensor | None:
     """Return ``array`` as a tensor.
 
-    The result is None if PyTorch cannot convert ``array`` without a warning, or collates its rows to another dtype.
+    The result is None if PyTorch cannot convert ``array`` without a warning, or if ``default_collate`` converts the
+    rows to another dtype than the dtype of ``array``.
     """
     if not (array.ndim and array.flags.behaved and array.dtype.isnative and array.dtype.kind in "biufc"):
         return None
@@ -77,7 +79,8 @@ def _array_as_tensor(array: np.ndarray[Any, Any]) -> Tensor | None:
 def _keeps_numbers(dtype: np.dtype[Any]) -> bool:
     """Return whether ``default_collate`` keeps the dtype and the bits of NumPy numbers of ``dtype``.
 
-    The result is False for floats of less than 64 bits, because PyTorch first converts such floats to Python floats.
+    The result is False for complex numbers, and for floats of less than 64 bits. PyTorch converts such a float to a
+    Python float and back, and the bits could change.
     """
     if dtype.kind not in "biu" and dtype != np.float64:
         return False
@@ -115,7 +118,8 @@ def is_integer(index: Any) -> bool:
 def is_lookup_table(values: Any) -> bool:
     """Return whether ``values[i]`` with an integer i only looks up an item, and runs no code of the user.
 
-    For a list or tuple, the function checks only the first item.
+    In a list or tuple, the function checks only the type of the first item. Later items of another type are not
+    detected.
     """
     kind = type(values)
     if kind is np.ndarray:

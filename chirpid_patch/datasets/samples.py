@@ -121,11 +121,11 @@ def fetch_pair_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey
 
 
 def read_samples_of_list(samples: Sequence[Any], indices: Sequence[Any]) -> Batch | None:
-    """Return the batch [X, Y] of the samples (x, y) at ``indices`` in ``samples``, with X in new memory.
+    """Collate the pairs (x, y) at ``indices`` of the list ``samples`` to a batch [X, Y], with X in new memory.
 
-    The result is None if the batch is so small that PyTorch's own collation is as fast. The result is also None if the
-    samples could collate to a different batch in a worker process. Three kinds of values collate to the same batch in
-    every process: plain tensors of one shape and dtype, numbers, and text.
+    The result is None if the batch is so small that PyTorch's own collation is as fast. The result is also None unless
+    all x are plain tensors of one shape and dtype, and all y are such tensors, or numbers and text. Workers could
+    collate other values differently from the main process.
     """
     chosen = look_up_indices(samples, indices)
     if not chosen or not _is_pair(chosen[0]) or not is_large_batch(len(chosen) * dense_tensor_bytes(chosen[0][0])):
@@ -158,14 +158,14 @@ def dense_tensor_bytes(x: Any) -> int:
 def stack_until_layout_differs(
     samples: Iterator[Any], count: int, supports_batch: Callable[[Tensor], bool]
 ) -> tuple[Tensor | None, list[Any], list[Any]]:
-    """Read samples (x, y) one by one, and copy each x into one tensor, until the layout of an x differs.
+    """Read samples (x, y) one by one, and copy each x into one tensor, until an x differs in layout from the first x.
 
     The function copies each x before reading the next sample, so the dataset may reuse one buffer for all samples.
 
     Args:
         samples: iterator over samples. Reading ends at the first sample whose x differs in shape, dtype or layout from
             the first x.
-        count: largest number of samples that ``samples`` may yield.
+        count: number of rows of the tensor; ``samples`` must not yield more samples.
         supports_batch: function that returns whether to copy samples into one tensor. The argument of this function is
             the first x as a batch (1, *shape of x).
 

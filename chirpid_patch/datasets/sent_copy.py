@@ -30,9 +30,9 @@ def copy_for_workers(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
 
     The function copies every in-memory dataset, every dataset of this package, and every ``Subset`` and
     ``ConcatDataset``, except datasets whose class has ``__del__``. The same applies to their inner datasets. The
-    function also copies the indices of these datasets, and their transforms of this package. Indices in the copy have
-    the same types and values. The copy and ``dataset`` share all other objects, such as tensors and arrays. The
-    function calls no method of the user.
+    function also copies the indices of these datasets. In a list ``transforms``, the function copies the transforms of
+    this package. Indices in the copy have the same types and values. The copy and ``dataset`` share all other objects,
+    such as tensors and arrays. The function calls no method of user classes, such as ``__init__`` or ``__getstate__``.
     """
     made = {} if _made is None else _made  # a dataset may refer to its own subsets
     if id(dataset) in made:

@@ -27,7 +27,8 @@ def stack_samples(dataset: Any, indices: Iterable[Any] | EllipsisType = ...) -> 
     * The dataset is a ``TensorDataset``, or a ``Subset`` or ``ConcatDataset`` of such datasets, and no code overrides
       the methods that read samples. A ``WorkerSafeArrayDataset`` also meets this condition. A dataset of this package
       without random transforms meets the condition if its inner dataset does.
-    * ``indices`` is a list, tuple, range, set, array or tensor, or a generator without side effects.
+    * ``indices`` is a list, tuple, range, set, array, tensor or generator. The function runs a generator to its end
+      before it reads a sample, so the generator must not have side effects.
 
     Otherwise the function reads the samples one by one. Values and memory layout are the same in both cases.
 
@@ -69,7 +70,7 @@ def standardized_samples(
     eps: float = 0.0,
     reads: Literal[1, 2] = 1,
 ) -> list[tuple[Any, Any]]:
-    """Return the list ``[((x - mean) / (std + eps), y) for x, y in samples]`` for the samples at ``indices``.
+    """Return the list of ``((x - mean) / (std + eps), y)`` for all samples (x, y) of ``dataset`` at ``indices``.
 
     Each x in the list is equal, bit for bit, to ``(x - mean) / (std + eps)``.
 
@@ -84,12 +85,14 @@ def standardized_samples(
 
     Args:
         dataset: map-style dataset of samples (x, y).
-        indices: indices of the samples, in this order; ``...`` for all samples, in the order of iteration.
+        indices: indices of the samples, in this order. The value ``Ellipsis`` (``...``) selects all samples, in the
+            order of iteration.
         mean: value that is subtracted from x, for example a number or a 0-dim tensor.
         std: standard deviation, for example a number or a 0-dim tensor. x is divided by ``std + eps``.
         eps: number that is added to ``std``.
-        reads: how often to call ``dataset[i]`` for a sample if the function reads the samples one by one. 1 stands for
-            ``x, y = dataset[i]``, and 2 for ``dataset[i][0]`` and ``dataset[i][1]``.
+        reads: how often to call ``dataset[i]`` for each sample if the function reads the samples one by one. Pass 2
+            only if the function replaces code that calls ``dataset[i]`` twice, with ``dataset[i][0]`` and
+            ``dataset[i][1]``. The side effects of ``__getitem__`` then stay the same.
 
     Returns:
         List of pairs (x, y). Each x of the list has its own memory. Each y of the list is the y that ``dataset[i]``

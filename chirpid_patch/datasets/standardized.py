@@ -29,7 +29,10 @@ _Statistic = float | np.floating[Any] | tuple[float, str] | Tensor
 
 
 def _pack_statistic(value: Any) -> _Statistic:
-    """Return a mean or deviation for pickling, where a 0-dim tensor becomes a tuple (number, dtype name)."""
+    """Convert a mean or deviation to the value that the dataset stores and pickles.
+
+    A 0-dim floating-point tensor becomes a tuple (number, dtype name).
+    """
     if isinstance(value, np.ndarray | list | tuple):
         value = torch.as_tensor(value, dtype=torch.float32)
     if not isinstance(value, Tensor):
@@ -58,9 +61,9 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
 
     Batches and single samples are equal, bit for bit, to this expression. The dataset can be pickled.
 
-    Code may assign the attributes ``mean``, ``std``, ``indices`` and ``dataset`` later. After an assignment, ``mean``
-    and ``std`` return the new values. ``dataset``, ``base_dataset`` and ``original_dataset`` are three names of the
-    same attribute.
+    Code may assign the attributes ``mean``, ``std``, ``indices`` and ``dataset`` later. The dataset then computes
+    samples and batches from the new values. ``dataset``, ``base_dataset`` and ``original_dataset`` are three names of
+    the same attribute.
 
     Args:
         base_dataset: map-style dataset of samples (x, y), where x is a tensor.
@@ -190,7 +193,7 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         """Return ``mean`` and ``std + eps`` as floats.
 
         The result is None if mean or deviation is not a single number, or if standardising would change dtype or shape
-        of the samples. The result is cached for each dtype and number of axes.
+        of the samples. The result is cached for each combination of the dtype and the number of axes of ``xs``.
         """
         ((mean, deviation), numbers), kind = self._state(), (xs.dtype, xs.ndim)
         if kind not in numbers:
@@ -213,9 +216,9 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     def _broadcasts(self, batch: Tensor) -> bool:
         """Return whether mean and deviation broadcast to ``batch`` in the same way as to each sample.
 
-        The result is False for 0-dim samples, because type promotion differs between 0-dim and 1-dim tensors. The
-        result is also False if mean or deviation has more axes than a sample, because the first of these axes would
-        broadcast along the batch axis.
+        The result is False for 0-dim samples. Their batch is a 1-dim tensor, and PyTorch's type promotion differs
+        between 0-dim and 1-dim tensors. The result is also False if mean or deviation has more axes than a sample,
+        because the first of these axes would broadcast along the batch axis.
         """
         return batch.ndim > 1 and max(map(np.ndim, self.operands())) < batch.ndim
 

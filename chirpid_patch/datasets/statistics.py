@@ -17,7 +17,8 @@ from chirpid_patch.datasets.gather import fetch_batch
 def compute_standardization_stats(dataset: Any, indices: Any, sample_size: int = 1000) -> tuple[Tensor, Tensor]:
     """Return mean and standard deviation over the x of at most ``sample_size`` samples at ``indices``.
 
-    With the same inputs, random state and number of threads, the result is the same to the last bit.
+    The result is the same to the last bit if the samples, the arguments, the number of threads and the state of NumPy's
+    global generator are the same.
 
     Args:
         dataset: map-style dataset of samples (x, y), where x is a tensor.

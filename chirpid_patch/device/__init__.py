@@ -1,4 +1,4 @@
-"""Classes that move batches to the device of the training in advance, or build batches on the device.
+"""Classes that move batches to the device before the training requests them, or build batches on the device.
 
 The module ``loading.placement`` defines the interface through which a loader uses these classes.
 """

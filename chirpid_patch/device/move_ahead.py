@@ -27,9 +27,10 @@ class DevicePrefetcher:
         for x, y in DevicePrefetcher(loader, device): ...
 
     For a CUDA device, a separate stream copies the batches while the device computes. Tensors that are not in pinned
-    memory are first copied to pinned memory. The CPU does not wait for the device during the iteration. If a batch
-    contains objects with their own ``to`` method, ``move_batch`` moves the batch without a separate stream. For any
-    other device, ``move_batch`` moves all batches.
+    memory are first copied to pinned memory. The CPU waits for a copy only if the loader could overwrite the pinned
+    memory of a batch that is still being copied. ``move_batch`` moves some batches without a separate stream: batches
+    with sparse or other special tensors, batches with other objects that have a ``to`` method, and all batches for
+    other devices.
 
     ``len`` returns the length of the loader. Attributes of the loader, such as ``dataset`` and ``sampler``, are also
     attributes of this object.
@@ -39,9 +40,9 @@ class DevicePrefetcher:
         device: the device to which the batches are moved.
         lookahead: whether to request each batch before the training uses the previous batch. With early requests,
             loading overlaps with the device's work even if the training waits for the device in every step
-            (``loss.item()``). With None, the object requests batches early only if early requests provably change no
-            random number. Pass True only if training and loader share no random generator, and the dataset does not
-            change within an epoch.
+            (``loss.item()``). With None, the object requests batches early only if training and loader provably get
+            the same random numbers as without early requests. Pass True only if training and loader share no random
+            generator, and the dataset does not change within an epoch.
 
     Raises:
         ValueError: ``device`` is a CUDA device, but CUDA is not available.
@@ -132,12 +133,14 @@ def _yields_new_memory(loader: Any) -> bool:
 
 
 def can_prefetch_without_rng_drift(loader: Any, *, in_memory: bool = False) -> bool:
-    """Return whether requesting each batch of ``loader`` one batch early provably changes no random number.
+    """Return whether all random numbers provably stay the same if the caller requests each batch one batch early.
 
-    The result is True only if the sampler draws no random numbers during the epoch, and worker processes read the
-    samples. With ``in_memory=True``, the result can also be True if the main process reads samples from an in-memory
-    dataset, because the random numbers of such a dataset depend only on the ``RandomKey`` of each request. If the
-    caller then requests batches early, a change of the dataset within an epoch takes effect one batch later.
+    The result is True only if the sampler draws no random numbers during the epoch, and one of two conditions holds:
+
+    * Worker processes read the samples.
+    * ``in_memory`` is True, and the main process reads samples from an in-memory dataset. The random numbers of such a
+      dataset depend only on the ``RandomKey`` of each request. With early requests, a change of the dataset within an
+      epoch takes effect one batch later than without early requests.
     """
     ours = type(loader) is BatchedDataLoader
     if not (ours or type(loader) is DataLoader) or isinstance(loader.dataset, IterableDataset):

@@ -24,7 +24,8 @@ class MovingPlacement(Placement):
     """A ``Placement`` that moves batches from the CPU to ``device`` with a ``DevicePrefetcher``.
 
     The placement requests the next batch while the training uses the current batch, unless such an early request could
-    change a random number. With early requests, a change of the dataset within an epoch takes effect one batch later.
+    change random numbers of the training or the loader. With early requests, a change of the dataset within an epoch
+    takes effect one batch later than without early requests.
 
     Raises:
         ValueError: ``device`` is a CUDA device, but CUDA is not available.
@@ -68,7 +69,7 @@ def create_moving_placement(device: str | torch.device) -> tuple[Placement, str]
 def create_placement(
     dataset: Any, batching: Mapping[str, Any], device: str | torch.device, resident_share: float | None
 ) -> tuple[Placement, str]:
-    """Return a ``Placement`` that puts the batches of a loader on ``device``, and its description for the user.
+    """Return a ``Placement`` that puts batches on ``device``, and a description of this placement for the user.
 
     If the samples can be stored on the device, the placement builds batches from the stored samples. Otherwise the
     placement moves batches from the CPU. The description becomes a part of ``loader.decision``.

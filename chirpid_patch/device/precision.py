@@ -95,7 +95,7 @@ def setup_mixed_precision(
         device: the device of the training; None: the CUDA device if there is one, else the CPU.
         dtype: dtype of autocast. None chooses the fastest dtype on the device. ``torch.float32`` switches autocast off.
         tf32: whether CUDA devices multiply float32 matrices in TF32 (Ampere and later). TF32 has 10 instead of 23 bits
-            of mantissa, so results differ from float32 in the fourth digit.
+            of mantissa, so results differ from float32 from about the fourth digit on.
 
     Returns:
         A ``MixedPrecision`` with the methods ``autocast()`` and ``grad_scaler()``.
@@ -121,8 +121,8 @@ def _has_tf32(device: torch.device) -> bool:
 def _compute_in_tf32() -> None:
     """Allow CUDA devices to multiply float32 matrices in TF32.
 
-    The function does not change the precision on the CPU. If the precision on CUDA is already lower than TF32, the
-    function keeps the lower precision.
+    The function does not change the precision on the CPU. If ``torch.get_float32_matmul_precision()`` is already
+    ``"medium"``, the function keeps this setting.
     """
     backends: Any = torch.backends
     on_cpu = getattr(backends.mkldnn, "matmul", None)  # torch >= 2.9

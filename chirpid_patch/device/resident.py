@@ -37,19 +37,20 @@ _uploads: WeakValueDictionary[tuple[int, torch.device], DeviceTensorCopy] = Weak
 class ResidentPlacement(Placement):
     """A ``Placement`` that copies the samples to ``device`` once, and builds the batches on the device.
 
-    The order of the samples, the random calls of the global generators and the augmentation are the same as on the CPU.
-    Only the noise of ``GaussianNoise(mode="exact")`` has other values than on the CPU, with the same distribution.
-    Samples keep their dtype on the device, so an 8-bit value takes one byte.
+    The order of the samples, the augmentation and the states of the global generators are the same as on the CPU. Only
+    the noise of ``GaussianNoise(mode="exact")`` has other values than on the CPU, with the same distribution. Samples
+    keep their dtype on the device, so an 8-bit value takes one byte.
 
-    Several loaders over the same tensors share one copy on the device. The copy is freed when the program has deleted
-    all these loaders, or called their method ``shutdown``. Iterating over the loader never synchronises with the
-    device.
+    Several loaders over the same tensors share one copy on the device. The copy is freed when each of these loaders has
+    been deleted, or its method ``shutdown`` has been called. Unless the dataset changes, iterating over the loader does
+    not synchronise with the device.
 
     Assignments to attributes of the dataset or its transforms take effect at the next batch. In-place operations of
     PyTorch on tensors of the dataset also take effect at the next batch. Writes through NumPy or ``Tensor.data`` take
-    effect at the next epoch, if the written memory spans more than a sample or more than 4096 bytes. Smaller writes
+    effect at the next epoch, if the writes change a whole sample or at least 4096 adjacent bytes. Smaller writes
     through NumPy or ``Tensor.data`` may have no effect on the batches. If the device cannot build batches of the
-    changed dataset, the loader reads batches on the CPU and moves the batches to the device.
+    changed dataset, for example because of a new transform, the loader reads batches on the CPU and moves the batches
+    to the device.
 
     The loader uses no workers and no threads. The loader cannot be pickled.
 
@@ -80,7 +81,7 @@ class ResidentPlacement(Placement):
 
     @property
     def bytes(self) -> int:
-        """Return the size of the samples on the device in bytes, including samples that other loaders share."""
+        """Return the size of the samples on the device in bytes, including samples shared with other loaders."""
         return sum(upload.source.nbytes for upload in self._held.values())
 
     def attach(self, loader: Any) -> None:

@@ -24,8 +24,8 @@ class DeviceTensorCopy:
     """A copy of the tensor ``source`` on a device.
 
     ``current`` copies ``source`` again if PyTorch has changed ``source`` in place. ``refresh_if_written`` copies
-    ``source`` again after writes through NumPy or ``Tensor.data``, if the written memory spans more than a sample or
-    more than 4096 bytes.
+    ``source`` again after writes through NumPy or ``Tensor.data``, if these writes changed a whole sample or at least
+    4096 adjacent bytes.
     """
 
     def __init__(self, source: Tensor, device: torch.device) -> None:
@@ -51,7 +51,7 @@ class DeviceTensorCopy:
         return self._values
 
     def refresh_if_written(self) -> None:
-        """Compare some values of ``source`` with their earlier values, and copy ``source`` again if a value differs."""
+        """Copy ``source`` again if one of its values at regularly spaced positions has changed since the last copy."""
         if not torch.equal(_spaced_values(self.source), self._spaced_values):
             self._write()
 
@@ -59,7 +59,7 @@ class DeviceTensorCopy:
 def available_device_memory(device: torch.device) -> int:
     """Return the free memory of ``device`` in bytes.
 
-    On the CPU, the result is at most the memory limit of this process.
+    On the CPU, the result is the memory of the machine, or its cgroup limit, minus the memory that this process uses.
 
     Raises:
         NotResidentError: the system does not report its memory.
@@ -87,7 +87,10 @@ def _row_bytes(tensor: Tensor) -> int:
 
 
 def _spaced_values(source: Tensor) -> Tensor:
-    """Return the values at regularly spaced positions of ``source``, as bytes."""
+    """Return the values at regularly spaced positions of ``source``, as bytes.
+
+    If a later call returns other bytes, ``source`` has changed.
+    """
     step = max(1, min(_COMPARED_EVERY, _row_bytes(source)) // source.element_size())
     # Permute the axes to the order of the memory, so that flattening a dense tensor copies nothing.
     strides = source.stride()

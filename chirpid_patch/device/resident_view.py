@@ -90,7 +90,8 @@ def replace_tensors(dataset: Any, copy_tensor: Copy) -> Any:
     """Return a copy of ``dataset`` whose tensors are replaced by ``copy_tensor(tensor)``.
 
     The function replaces the tensors that ``sample_source_tensors`` returns. The function also replaces means and
-    standard deviations that are tensors with one or more axes.
+    standard deviations that are tensors with one or more axes. 0-dim tensors stay on the CPU, because PyTorch can
+    combine a 0-dim CPU tensor with tensors on a device.
     """
     if reads_like_class(dataset, TensorDataset):
         return DeviceTensorDataset(*map(copy_tensor, dataset.tensors))

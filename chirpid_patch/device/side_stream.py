@@ -39,7 +39,7 @@ class CudaCopyStream:
     def copied(self) -> Any:
         """Return a CUDA event that occurs when all started copies are done.
 
-        A thread can wait for this event without using the CPU.
+        A thread that waits for this event sleeps, and does not use the CPU.
         """
         event = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
         event.record(self._stream)
@@ -48,7 +48,8 @@ class CudaCopyStream:
     def hand_over(self, copies: list[Tensor], copied: Any) -> None:
         """Make the current stream wait for the event ``copied``. The CPU does not wait for the event.
 
-        PyTorch may reuse the memory of ``copies`` only after the current stream has used these tensors.
+        The function also ensures that PyTorch reuses the memory of ``copies`` only after the current stream has used
+        these tensors.
         """
         training = torch.cuda.current_stream(self.device)
         training.wait_event(copied)

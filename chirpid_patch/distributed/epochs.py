@@ -19,17 +19,18 @@ class RankEpochs:
 
     The number of the epoch is the attribute ``epoch`` of the loader's ``torch.utils.data.DistributedSampler``. The
     number increases when the loop requests the second batch of an epoch. So if only one of the ranks calls
-    ``next(iter(loader))``, this call does not count as an epoch, and all ranks keep the same number. Between epochs,
-    ``sampler.epoch`` is the number of the next epoch. To resume a training, a program only has to call
-    ``sampler.set_epoch``.
+    ``next(iter(loader))``, this call does not count as an epoch, and all ranks keep the same number. If an epoch has
+    only one batch, the number increases at the end of the loop. Between epochs, ``sampler.epoch`` is the number of the
+    next epoch. To resume a training, a program only has to call ``sampler.set_epoch``.
 
-    Seed and epoch determine the order of the samples. Seed, epoch and rank determine the augmentation and the seeds of
-    the workers, so different ranks have different random numbers. Order, augmentation and seeds do not depend on the
-    global generators.
+    The epoch and the seed of the sampler determine the order of the samples. ``seed``, ``rank`` and the epoch determine
+    the augmentation and the seeds of the workers, so different ranks have different random numbers. Order, augmentation
+    and seeds do not depend on the global generators.
 
-    With ``persistent_workers``, the global generators in workers continue from epoch to epoch, as in PyTorch. In a
-    resumed run, the workers seed their global generators again. A dataset that uses these generators then gets the
-    random numbers of the first epoch again. The augmentation of this package does not use the global generators.
+    With ``persistent_workers``, the seeds of the workers do not depend on the epoch, and the global generators in
+    workers continue from epoch to epoch, as in PyTorch. A resumed run starts new workers with the same seeds. So a
+    dataset that uses the global generators then gets the random numbers of the first epoch again. The augmentation of
+    this package does not use the global generators.
 
     Args:
         seed: seed that all ranks share.
