@@ -61,7 +61,7 @@ class UsageWatch:
     def mean_gpu_utilization(self) -> float | None:
         """Return the mean GPU utilisation of all readings, in percent.
 
-        If no GPU reported its utilisation, the result is None, and `samples[-1].gpu.reason` explains why.
+        If no GPU reported its utilisation, the result is None, and `samples[-1].gpu` contains the reason.
         """
         busy = [sample.gpu.utilization_percent for sample in self.samples]
         known = [value for value in busy if value is not None]
@@ -77,9 +77,11 @@ class DataLoaderPerformanceMonitor:
     """Measure how fast a loader yields batches, and how much memory and GPU the process uses.
 
     Attributes:
-        metrics: maps three names to lists of measured values, oldest first. The list `batch_loading_times` has the
+        metrics: maps three names to lists of measured values, oldest first. `time_batch_loading` appends to all three
+            lists, and `watch` appends to `memory_usage` and `gpu_utilization`. The list `batch_loading_times` has the
             seconds of waiting for each measured batch. The list `memory_usage` has the bytes of this process with its
-            worker processes. The list `gpu_utilization` has the GPU utilisation in percent, and is empty without a GPU.
+            worker processes. The list `gpu_utilization` has the GPU utilisation in percent, and is empty if no GPU
+            reports its utilisation.
     """
 
     def __init__(self) -> None:
@@ -116,7 +118,8 @@ class DataLoaderPerformanceMonitor:
 
         The wait for the first batch is start-up time, and does not count for `samples_per_second`. When the first batch
         arrives, the workers have already prefetched `num_workers * prefetch_factor` further batches. The waits for
-        these prefetched batches are short, so the function does not count them if the loader has enough other batches.
+        these prefetched batches are short, so the function measures later batches instead. If the loader has too few
+        later batches, some measured waits are for prefetched batches (see `head_start_batches`).
 
         The function restores the states of the global random generators and of the loader's own generators. Persistent
         workers stay alive after the call.
@@ -125,17 +128,19 @@ class DataLoaderPerformanceMonitor:
             dataloader: a loader, or any iterable of batches.
             num_batches: number of batches for which to measure the wait. If the loader has fewer batches, the function
                 measures fewer waits.
-            epochs: largest number of iterations over the loader. The function starts another iteration only if the
-                earlier iterations had too few batches. The function reads a loader with a single batch twice.
+            epochs: largest number of passes over the loader. The function starts another pass only if the earlier
+                passes had too few batches. A loader with a single batch is always read twice, because its first wait is
+                only start-up time.
 
         Returns:
-            A dictionary with ten keys. `mean_batch_time`, `std_batch_time` (population), `p50_batch_time`,
-            `p99_batch_time` and `total_time` are statistics of the waits, in seconds. `samples_per_second` is the
-            number of samples / `total_time`. `num_batches` is the number of measured waits. `first_batch_time` is the
-            time from creating an iterator to its first batch, in seconds. `head_start_batches` is the number of
-            measured batches that the workers had prefetched before the measurement. If this number is above 0,
-            `samples_per_second` is too high. `start_up_included` is True if each wait includes the start of workers,
-            because an epoch has only one batch.
+            A dictionary with ten keys. `mean_batch_time`, `std_batch_time` (population standard deviation),
+            `p50_batch_time`, `p99_batch_time` and `total_time` are statistics of the waits, in seconds.
+            `samples_per_second` is the number of samples in the measured batches / `total_time`. `num_batches` is the
+            number of measured waits. `first_batch_time` is the time from creating an iterator to its first batch, in
+            seconds. `head_start_batches` is the number of measured batches that the workers had prefetched before the
+            measurement. If this number is above 0, `samples_per_second` is too high. `start_up_included` is True if
+            each measured wait includes start-up time, for example because each epoch has only one batch and starts new
+            workers.
 
         Raises:
             ValueError: the loader is empty, or `num_batches` or `epochs` is below 1.
@@ -278,7 +283,7 @@ def _default_candidates(report: Any) -> list[dict[str, Any]]:
 
 
 def _medians(rounds: Sequence[Mapping[str, float | int | bool]]) -> dict[str, float | int | bool]:
-    """Return the median of each time and rate over all rounds, with the counts and flags of the first round."""
+    """Return the median of each time and rate over all rounds. Integers and booleans are those of the first round."""
     return {
         key: float(np.median([taken[key] for taken in rounds])) if isinstance(value, float) else value
         for key, value in rounds[0].items()

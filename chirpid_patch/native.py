@@ -73,7 +73,7 @@ def add_noise(
 def add_noise_slices(
     batch: Tensor, rows: npt.NDArray[np.int64], pool: npt.NDArray[np.float32], starts: npt.NDArray[np.uint64]
 ) -> bool:
-    """Add a slice of ``pool`` to each of the given rows of ``batch``, and clamp the rows to [0, 1].
+    """Add a slice of ``pool``, as long as a row, to each given row of ``batch``, and clamp these rows to [0, 1].
 
     Args:
         batch: float32 tensor (B, …), which is changed in place.

@@ -1,4 +1,7 @@
-"""The interface through which a loader puts its batches on a device. The package ``device`` has the implementations."""
+"""The interface through which a loader puts its batches on a device.
+
+The package ``chirpid_patch.device`` implements the interface.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +28,23 @@ class Placement:
         """
 
     def begin_epoch(self, dataset: Any) -> None:
-        """Prepare for an epoch in which this process reads ``dataset``."""
+        """Prepare for an epoch over ``dataset``.
+
+        The loader calls this method only if this process reads the samples, without workers.
+        """
 
     def reader(self, loader: Any) -> BatchReader | None:
         """Return the object that reads the batches of ``loader``.
 
-        The result is None if the loader must read its batches on the CPU.
+        If the result is None, the loader reads its batches on the CPU, and ``deliver`` moves the batches to the device.
         """
         return None
 
     def deliver(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
-        """Return an iterator that puts ``batches``, the batches of an epoch of ``loader``, on the device."""
+        """Return an iterator that yields each of ``batches`` on the device.
+
+        ``batches`` are the batches of ``loader`` in one epoch.
+        """
         return batches
 
     def release(self) -> None:

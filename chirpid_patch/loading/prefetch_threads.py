@@ -33,8 +33,8 @@ class PrefetchThreads:
     """A pool of ``count`` threads that load batches. In each thread, PyTorch computes on one CPU.
 
     Attributes:
-        are_refused: whether starting the threads failed, because the system starts no more threads or the interpreter
-            is exiting.
+        are_refused: whether the threads refused a call, for example because the system starts no more threads, or
+            because the interpreter is exiting.
     """
 
     def __init__(self, count: int) -> None:
@@ -67,7 +67,7 @@ class PrefetchThreads:
         return not self._closed and self.exist_in_this_process
 
     def submit(self, call: Callable[[], Any]) -> Future[Any]:
-        """Run ``call`` in a thread, and return its future.
+        """Run ``call`` in a thread, and return the future of its result.
 
         If the threads accept no more work, the future is cancelled.
         """
@@ -102,7 +102,7 @@ def _begin_thread(all_there: threading.Barrier) -> None:
 class ReusedThreads:
     """The threads of a loader, which all epochs share.
 
-    New threads in each epoch would be slow at first, because new threads use new memory.
+    New threads in each epoch would be slow at first, because the system must first provide memory for each new thread.
     """
 
     def __init__(self) -> None:
@@ -140,9 +140,9 @@ class ReusedThreads:
 class PrefetchQueue:
     """A queue of requests. Threads load the batches, and the queue returns the batches in the order of the requests.
 
-    The batches are the same as without threads. For this purpose, the queue loads a batch again if an in-memory dataset
-    has changed since a thread loaded the batch. The queue also loads the batch again if the loop has switched its
-    gradient mode or inference mode.
+    The batches are the same as without threads. So the queue loads a batch of an in-memory dataset again if the dataset
+    has changed since a thread loaded the batch. The queue also loads a batch again if the loop has switched gradient
+    mode or inference mode since the batch was requested.
     """
 
     def __init__(self, threads: PrefetchThreads, reader: BatchReader) -> None:
@@ -159,7 +159,7 @@ class PrefetchQueue:
         return self._threads.count
 
     def reads_at_once(self, request: BatchRequest) -> bool:
-        """Return whether a single thread loads ``request``; False if several threads read parts of its samples."""
+        """Return whether one thread reads the batch of ``request``; False if several threads each read a part."""
         return not self._reader.parts(request, 1)
 
     @property
@@ -180,8 +180,9 @@ class PrefetchQueue:
     def append(self, request: BatchRequest, pause: float = 0.0) -> None:
         """Append ``request`` to the queue.
 
-        If samples are read one by one, several threads read parts of the batch at the same time. Otherwise one thread
-        waits for ``pause`` seconds, and then reads the batch.
+        If the samples can be read with separate calls, several threads each read a part of the batch. Otherwise one
+        thread reads the whole batch. This thread first waits for ``pause`` seconds, in which the training loop can run
+        Python code.
         """
         modes = _current_modes()
         ranges = self._reader.parts(request, _PARTS_PER_THREAD * self.threads)
@@ -202,9 +203,9 @@ class PrefetchQueue:
             return (modes, self._state()), load()
 
     def _state(self) -> object:
-        """Return the state of a dataset in memory, to detect changes.
+        """Return the state of the loader's dataset, to detect changes; None if the dataset is not in memory.
 
-        For other datasets, the result is None, because reading a sample again could have side effects.
+        With None, the queue detects no changes. Loading a batch of such a dataset again could have side effects.
         """
         dataset = self._reader.dataset
         return state_fingerprint(dataset) if is_in_memory(dataset) else None
@@ -246,9 +247,10 @@ class PrefetchQueue:
 
 @dataclass(frozen=True)
 class _QueuedRequest:
-    """A request in the queue, with the future of its batch.
+    """A request in the queue. ``batch`` is the future of the loaded batch.
 
-    If several threads read the batch, the futures of its parts are also included.
+    If several threads each read a part of the batch, ``parts`` contains the futures of the parts. Otherwise ``parts``
+    is empty.
     """
 
     request: BatchRequest

@@ -19,11 +19,11 @@ from torch.utils.data import (
 
 
 def batches_to_request_early(loader: Any) -> int:
-    """Return how many batches of indices can be requested early, without changing any random number.
+    """Return the number of batches whose indices can be requested early, with unchanged random numbers.
 
     *Early* means that the loader requests the indices from the sampler before the loop needs the batch. The result is 0
-    for samplers that PyTorch does not define. If a sampler draws random numbers during the epoch from a generator of
-    the caller, the result is also 0.
+    for samplers that PyTorch does not define. The result is also 0 if a sampler draws random numbers during the epoch,
+    from a generator that the program has passed.
     """
     if not uses_only_torch_generator(loader):
         return 0
@@ -53,7 +53,8 @@ _DRAWING_AT_ONCE = (SequentialSampler, RandomSampler, SubsetRandomSampler, Weigh
 def copy_sampler(sampler: Any) -> Any:
     """Return a copy of a sampler and its inner samplers.
 
-    The copy shares the random generators of the original. Otherwise, using the copy does not affect the original.
+    The copy shares the random generators of the original. Apart from these generators, using the copy does not affect
+    the original.
     """
     duplicate = copy.copy(sampler)
     for name, part in getattr(duplicate, "__dict__", {}).items():

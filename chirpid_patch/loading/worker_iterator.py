@@ -71,7 +71,7 @@ class _WorkerDiedError(Exception):
 
 
 class _RequestedBatches(Dataset[Any]):
-    """The dataset that workers receive. Its indices are requests, and its items are whole batches."""
+    """The dataset that workers receive. An index is a ``BatchRequest``, and its item is the batch of this request."""
 
     def __init__(self, dataset: Any, collate: Collate, *, batches: bool) -> None:
         self.dataset = dataset
@@ -104,12 +104,13 @@ def _return_unchanged(batch: Any) -> Any:
 
 
 def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
-    """Return a ``DataLoader`` from which PyTorch's iterator starts the workers, with the attributes of ``loader``.
+    """Return a ``DataLoader`` with the attributes of ``loader``, from which PyTorch's iterator starts the workers.
 
     Args:
         loader: the loader.
-        reads_batches: whether workers read whole batches. If True, the dataset, the sampler and the functions in the
-            result are replaced by objects of this package.
+        reads_batches: whether the workers use batched reading (see ``permits_batched_reading``). If True, the dataset,
+            ``collate_fn`` and ``worker_init_fn`` of the result are objects of this package, and the sampler of the
+            result yields the indices of whole batches.
         keep: whether the workers stay alive after an epoch.
     """
     can_pin = pinning_device() is not None
@@ -146,17 +147,16 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
 
     Args:
         loader: the loader.
-        reads_batches: whether the workers read whole batches.
+        reads_batches: whether the workers use batched reading (see ``permits_batched_reading``).
         can_load_in_process: whether the loader may load in this process if workers cannot be started.
         keep: whether the workers stay alive after an epoch, for ``start_over``.
-        seed: the base seed, if it has already been drawn. If ``seed`` is passed, the iterator only makes the random
-            calls that an iterator with persistent workers makes at the start of a later epoch. None: the iterator draws
-            the base seed.
+        seed: the base seed, if it has already been drawn. If ``seed`` is passed, only the sampler makes random calls,
+            as at the start of a later epoch with PyTorch's persistent workers. None: the iterator draws the base seed.
 
     Raises:
         WorkersNotStartedError: the operating system cannot start a worker, and ``can_load_in_process`` is True. The
-            error also occurs if an object of ``__main__`` cannot be pickled for the workers, ``reads_batches`` is True,
-            and the loader has no ``worker_init_fn``.
+            error also occurs if an object of ``__main__`` cannot be pickled for the workers, but only with
+            ``reads_batches`` and without a ``worker_init_fn``. Otherwise the iterator raises ``NotSendableError``.
         Exception: any other error of PyTorch's iterator.
     """
 
@@ -323,7 +323,10 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         return got, data
 
     def _watch(self) -> None:
-        """Make PyTorch's SIGCHLD handler raise an error in this thread when one of these workers dies."""
+        """Raise an error if one of these workers has died, or dies before the call of ``_unwatch``.
+
+        PyTorch's SIGCHLD handler raises the error in the main thread. In other threads, this method does nothing.
+        """
         if threading.current_thread() is threading.main_thread():
             self._worker_pids_set = True
             watch_workers(id(self), self._pids)
@@ -346,8 +349,9 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         """Start new workers after the death of a worker.
 
         Raises:
-            RuntimeError: two workers died while they read the same batch, or a worker exited before its first request,
-                so that a new worker would also exit. The error message begins with PyTorch's message.
+            RuntimeError: two workers died while they read the same batch. The error also occurs if a worker exited with
+                an error code before its first request, because a new worker would exit in the same way. The error
+                message begins with PyTorch's message.
         """
         dead = {place for place, worker in enumerate(self._workers) if not worker.is_alive()}
         for place in sorted(dead):
@@ -402,7 +406,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
     def _start_again(self) -> None:
         """Replace all workers, and send the new workers the requests whose batches have not arrived.
 
-        Workers that are still alive end as at the end of an epoch.
+        Workers that are still alive receive the signal to end, as at the end of an epoch.
         """
         self._epoch_state = {name: vars(self)[name] for name in _OF_THE_EPOCH}
         self._shutdown_workers()
@@ -432,10 +436,10 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
         self._try_put_index()
 
     def _try_put_index(self) -> None:
-        """Send the request of another batch to a worker.
+        """Send the next request to a worker.
 
-        After the death of a worker, first send the requests of the worker's unfinished batches, one at a time. Then
-        send all other requests whose batches have not arrived.
+        After the death of a worker, first send again the requests whose batches have not arrived, in the order of the
+        batches. Until the dead worker's batches have arrived, send only one request at a time.
         """
         if self._suspects and self._tasks_outstanding:
             return

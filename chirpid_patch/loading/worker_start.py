@@ -48,9 +48,10 @@ def is_importing_main() -> bool:
 
 
 def why_workers_cannot_start(options: Mapping[str, Any], seconds: float = math.inf) -> str | None:
-    """Return why worker processes cannot be started within ``seconds``; None if worker processes can be started.
+    """Return why a loader cannot start worker processes; None if the loader can start worker processes.
 
-    ``options`` are the arguments of the loader, by name.
+    ``options`` are the arguments of the loader, by name. One possible reason is that starting a worker takes longer
+    than ``seconds``.
     """
     if multiprocessing.parent_process() is not None:
         return "chirpid_patch starts no worker processes in a process that multiprocessing has started"
@@ -68,7 +69,8 @@ def why_workers_cannot_start(options: Mapping[str, Any], seconds: float = math.i
 def main_is_guarded() -> bool:
     """Return whether a worker process can import the main module without running the program again.
 
-    The result is True if the main module has an ``if __name__ == "__main__":`` guard, or is not a script. The function
+    The result is True if the main module has an ``if __name__ == "__main__":`` guard. The result is also True if
+    workers do not import the main module, as in a notebook, at a prompt, or with ``python -m package``. The function
     reads the source code of the script, without running the script. For a script that cannot be read, the result is
     False.
     """

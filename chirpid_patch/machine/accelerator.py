@@ -1,4 +1,4 @@
-"""A function that returns the type of the accelerator, if copies to it are faster from pinned memory."""
+"""A function that returns the type of an accelerator to which copies from pinned memory are faster."""
 
 from __future__ import annotations
 

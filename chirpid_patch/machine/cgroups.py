@@ -12,7 +12,7 @@ OF_PROCESS = Path("/proc/self/cgroup")
 def cgroup_folders(
     controller: str, cgroup_root: Path = ROOT, process_file: Path = OF_PROCESS
 ) -> Iterator[tuple[Path, bool]]:
-    """Yield a pair for each cgroup that may limit a resource of this process.
+    """Yield a pair for each cgroup that may limit the resource ``controller`` for this process.
 
     The first value is the folder of the cgroup. The second value is True for a cgroup of version 1, and False for
     version 2.
@@ -39,7 +39,7 @@ def cgroup_folders(
 def read_or_empty(path: Path) -> str:
     """Return the text of a file; an empty string if the file cannot be read.
 
-    On systems other than Linux, for example, the files of cgroups do not exist.
+    The files of cgroups exist only on Linux.
     """
     try:
         return path.read_text(encoding="ascii", errors="replace").strip()

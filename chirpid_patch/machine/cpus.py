@@ -41,10 +41,10 @@ def usable_cpus(cgroup_root: Path = ROOT, process_file: Path = OF_PROCESS) -> in
 
 
 def cpus_per_rank() -> int:
-    """Return how many CPUs each rank on this machine has; 0 if there are more ranks than CPUs."""
+    """Return the number of usable CPUs per rank on this machine, rounded down; 0 if there are more ranks than CPUs."""
     return usable_cpus() // ranks_on_this_machine()
 
 
 def cpus_for_loading() -> int:
-    """Return how many CPUs this rank has for loading: all its CPUs except one CPU for the training."""
+    """Return how many CPUs this rank has for loading: its CPUs minus one CPU for the training, so possibly 0."""
     return max(cpus_per_rank() - 1, 0)

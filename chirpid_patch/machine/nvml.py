@@ -20,8 +20,8 @@ class GpuReading:
 
     Attributes:
         name: name of the GPU in NVML.
-        utilization_percent: share of the last sampling period in which at least one kernel ran, 0 to 100 %. The
-            sampling period is 1/6 to 1 second, depending on the GPU model.
+        utilization_percent: percentage of time in the last sampling period during which at least one kernel ran, 0 to
+            100. The sampling period is 1/6 to 1 second, depending on the GPU model.
         memory_used_bytes: bytes that all processes together use on the GPU.
         memory_total_bytes: bytes of memory that the GPU has.
         unreadable: maps the name of each attribute that is None to the reason why the value cannot be read.
@@ -44,7 +44,7 @@ class GpuReading:
 
 @dataclass(frozen=True)
 class GpuStatus:
-    """The readings of all visible GPUs, in CUDA's order.
+    """The readings of all visible GPUs, in the order of CUDA's device numbers (``GpuProbe`` describes an exception).
 
     If there are no readings, `reason` explains why; otherwise `reason` is None.
     """
@@ -73,12 +73,12 @@ class GpuStatus:
 class GpuProbe:
     """Read the GPUs that are visible to this process.
 
-    If a GPU is missing or fails, the probe raises no error, and the returned ``GpuStatus`` contains the reason. If CUDA
-    is initialised, PyTorch reports the visible GPUs. Otherwise the probe reads the environment variable
+    If a GPU is missing or fails, ``read`` raises no error, but returns a ``GpuStatus`` with the reason. If CUDA is
+    initialised, PyTorch reports the visible GPUs. Otherwise the probe reads the environment variable
     CUDA_VISIBLE_DEVICES. Each entry of the variable is the number of a GPU, its UUID, or the start of its UUID. The
-    probe looks up numbers in NVML's order, which is the order of the PCI bus. CUDA's order may differ, because CUDA may
-    list the fastest GPU first. As in CUDA, all entries of the variable after an invalid entry are ignored. The probe
-    does not read MIG devices.
+    probe looks up a number in NVML's order, which is the order of the PCI bus. CUDA may list the fastest GPU first. The
+    same number then means another GPU for CUDA than for the probe. As in CUDA, all entries of the variable after an
+    invalid entry are ignored. For MIG devices, the ``GpuStatus`` contains a reason instead of readings.
 
     NVML stays open until `close()` is called, or until the `with` block ends.
 
@@ -148,7 +148,7 @@ def gpu_status(nvml: Any | None = None) -> GpuStatus:
 
 
 def _visible_gpus(nvml: Any) -> list[Any]:
-    """Return the NVML handles of the GPUs that are visible to this process, in CUDA's order."""
+    """Return the NVML handles of the visible GPUs, in the order that ``GpuProbe`` describes."""
     handles = [nvml.nvmlDeviceGetHandleByIndex(index) for index in range(nvml.nvmlDeviceGetCount())]
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     if visible is not None and visible.strip().startswith("MIG-"):
@@ -177,7 +177,10 @@ def _reading(nvml: Any, handle: Any) -> GpuReading:
     unreadable: dict[str, str] = {}
 
     def read_fields(fields: tuple[str, ...], function: Callable[[Any], Any]) -> Any:
-        """Return ``function(handle)``. If the call fails, return None and record why ``fields`` cannot be read."""
+        """Return ``function(handle)``.
+
+        If the call fails, return None and store the reason in ``unreadable`` for all ``fields``.
+        """
         try:
             return function(handle)
         except nvml.NVMLError as error:  # other values may be readable

@@ -16,12 +16,12 @@ _SLEEP_PER_READING = 19
 def call_repeatedly(function: Callable[[], object], interval_s: float, name: str) -> Iterator[None]:
     """Call ``function`` repeatedly in a daemon thread while the ``with`` block runs.
 
-    After a slow call, the thread sleeps longer, so that the thread uses at most about 5 % of a CPU core. If a call is
-    running at the end of the block, the block waits for the end of the call.
+    After a slow call, the thread sleeps longer than ``interval_s``, so that the thread uses at most about 5 % of a CPU
+    core. If a call is running at the end of the block, the block waits for the end of the call.
 
     Args:
         function: the function to call.
-        interval_s: seconds between two calls.
+        interval_s: seconds from the end of a call to the start of the next call.
         name: name of the thread.
 
     Raises:

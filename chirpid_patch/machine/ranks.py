@@ -30,8 +30,8 @@ def ranks_on_this_machine() -> int:
     """Return the number of ranks that share the CPUs of this machine, at least 1.
 
     The number comes from the environment variable ``LOCAL_WORLD_SIZE``, which torchrun sets. Without this variable, the
-    function returns the number of all ranks in ``torch.distributed``, but at most the number of CUDA devices (if the
-    machine has any). Without ``torch.distributed``, the result is 1.
+    result is the number of all ranks in ``torch.distributed``. If the machine has CUDA devices, the result is at most
+    the number of these devices. If ``torch.distributed`` is not initialised either, the result is 1.
     """
     local_size = _integer_from_environment("LOCAL_WORLD_SIZE", 0)
     if local_size or not _is_initialized():

@@ -37,22 +37,22 @@ def largest_batch_size(
 ) -> int:
     """Return the largest batch size up to ``max_batch_size`` with which ``step`` fits in memory.
 
-    The search doubles the batch size, starting at 2, until a size does not fit. A binary search below this size then
-    finds the largest size that fits. The search runs two steps with each size.
+    The search starts with 2 samples, and doubles the batch size until a size does not fit. A binary search below this
+    size then finds the largest size that fits, which may be 1. The search runs two steps with each size.
 
     On CUDA, a size does not fit if the device runs out of memory. On the CPU, running out of memory could end the
-    process, so the search predicts the memory of a step and tries only sizes that should fit (see ``memory.trials``).
-    The search does not catch other errors of a step.
+    process, so the search predicts the memory of a step. The search tries more than 2 samples only if the size fits
+    according to the prediction (see ``memory.trials``). The search does not catch other errors of a step.
 
     Args:
         step: function that runs a training step (forward, backward, optimiser) with a batch of the given size.
-        device: device of the step. During the search, other programs should use as much memory on the device as later
-            during the training.
+        device: device of the step. The result is valid only if other programs use no more memory on the device during
+            the training than during the search.
         state: modules, optimisers and other objects that the step changes. Each object must have a ``state_dict``. The
             function restores the states of these objects and of all random generators to the last bit.
         max_batch_size: largest batch size to try. Do not pass more than the number of training samples.
-        memory_limit: number of bytes that the step (on CUDA) or this process (on the CPU) may use. None: on CUDA, all
-            free memory; on the CPU, all free memory and the memory that this process already uses.
+        memory_limit: number of bytes that may be in use during a step: on CUDA by PyTorch in this process, on the CPU
+            by the whole process. None: the bytes that are in use now plus all free bytes.
         safety_margin: share of ``memory_limit`` that must stay free, from 0 to below 1.
 
     Raises:
@@ -101,7 +101,7 @@ def _repeat(step: Callable[[int], object], size: int) -> None:
 
 @contextmanager
 def _restored_generators(device: torch.device, *owners: Any) -> Iterator[None]:
-    """Restore all random generators at the end of the ``with`` block, including the generator of ``device``."""
+    """Restore the global generators, and those of ``device`` and ``owners``, at the end of the ``with`` block."""
     forked: Any = nullcontext()
     if device.type == "cuda":
         index = torch.cuda.current_device() if device.index is None else device.index
@@ -125,7 +125,8 @@ def calculate_optimal_batch_size(
     """Return the largest batch size with which ``model`` can be trained on ``device``.
 
     The function runs training steps with random inputs, and then restores the model, the optimiser and all random
-    generators. For a model with other inputs or targets, pass your own step to ``largest_batch_size``.
+    generators. If the model needs other inputs than one float32 tensor, or other targets than class numbers, pass your
+    own step to ``largest_batch_size``.
 
     Args:
         model: a model on ``device``, with parameters to train.
@@ -133,7 +134,7 @@ def calculate_optimal_batch_size(
         device: device of the training; None: the device of the model.
         criterion: loss function, called with the model's output and an int64 tensor of class numbers, which are all 0.
             None: the loss is the mean of the output.
-        optimizer: the optimiser of the training; None means ``AdamW``, which stores two values for each parameter.
+        optimizer: the optimiser of the training; None: ``AdamW``, whose state takes twice the memory of the parameters.
         amp_dtype: dtype of mixed precision, such as ``setup_mixed_precision().dtype``. None: no mixed precision.
         max_batch_size: as for ``largest_batch_size``.
         memory_limit: as for ``largest_batch_size``, in bytes.

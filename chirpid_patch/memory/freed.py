@@ -16,8 +16,8 @@ def keep_freed_memory() -> None:
     By default, glibc returns free memory at the end of the heap to the kernel if this memory exceeds a threshold. The
     next training step requests the memory again, page by page, which is slow. The threshold is twice the size of the
     largest block that the process has freed (M_MMAP_THRESHOLD and M_TRIM_THRESHOLD in mallopt(3)). This function
-    allocates and frees a block of nearly 32 MiB, the largest block that raises the thresholds. So the thresholds rise
-    for the whole process, and the next step reuses the memory.
+    allocates and frees a block of nearly 32 MiB, because larger blocks do not raise the thresholds. So the thresholds
+    rise for the whole process, and the next step reuses the memory.
 
     The function has no effect if the program or an environment variable sets the thresholds, or if the C library is not
     glibc.

@@ -17,11 +17,11 @@ from torch.optim import Optimizer
 def restore_state_after(*owners: Any) -> Iterator[None]:
     """Restore the state of ``owners`` to the last bit at the end of the ``with`` block.
 
-    The block may run training steps. For modules, the context restores parameters, buffers, gradients, training modes
-    and plain attributes. For optimisers, the context restores the state and the parameter groups. For other objects,
-    the context restores ``state_dict()``. After the block, the restored tensors are the same objects as before. During
-    the block, the CPU's memory contains copies of the tensors' values. At the start of the block, the context sets all
-    gradients to None.
+    The block may run training steps. For modules, the context restores parameters, buffers, gradients and training
+    modes, and undoes assignments to other attributes. For optimisers, the context restores the state and the parameter
+    groups. For other objects, the context restores ``state_dict()``. After the block, the restored tensors are the same
+    objects as before. During the block, the CPU's memory contains copies of the tensors' values. At the start of the
+    block, the context sets all gradients to None, so that the block cannot change the saved gradients.
 
     Args:
         *owners: modules, optimisers, or objects with ``state_dict`` and ``load_state_dict``.

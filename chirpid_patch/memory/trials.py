@@ -3,7 +3,7 @@
 On CUDA, a trial is allowed to run out of memory, because PyTorch then only raises an error. On the CPU, a trial must
 not run out of memory: the machine would begin to swap, and a running step cannot be stopped. So the CPU trials measure
 the resident memory of this process during steps with small batches. From these measurements, the trials predict the
-memory of a larger batch. The trials run a step with the larger batch only if the step should fit.
+memory of a larger batch. The trials run a step with the larger batch only if the predicted memory is within the limit.
 """
 
 from __future__ import annotations
@@ -39,14 +39,15 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class MemoryTrials(ABC):
-    """A context for trials of a training step. The step may use up to ``allowed_bytes`` bytes of a device's memory."""
+    """A context for trials of a training step. During a step, up to ``allowed_bytes`` bytes may be in use."""
 
     allowed_bytes: int
 
     def largest_size_to_try(self, shown: int, size: int) -> int:
-        """Return the largest batch size up to ``size`` that should fit in memory.
+        """Return the largest batch size up to ``size`` that fits according to the prediction.
 
-        ``shown`` is the largest size that has been shown to fit, or 0. The result is at least ``shown``.
+        ``shown`` is the largest size that fitted in a trial, or 0. The result is at least ``shown``. Without a
+        prediction, the result is ``size``.
         """
         return size
 
@@ -92,8 +93,8 @@ def create_memory_trials(device: torch.device, memory_limit: int | None, safety_
 
     Args:
         device: a CUDA device or the CPU.
-        memory_limit: number of bytes that the step (on CUDA) or this process (on the CPU) may use. None: on CUDA, all
-            free memory; on the CPU, all free memory and the memory that this process already uses.
+        memory_limit: number of bytes that may be in use during a step: on CUDA by PyTorch in this process, on the CPU
+            by the whole process. None: the bytes that are in use now plus all free bytes.
         safety_margin: share of ``memory_limit`` that must stay free, from 0 to below 1.
 
     Raises:
@@ -118,7 +119,8 @@ class CudaMemoryTrials(MemoryTrials):
 
     Args:
         device: the CUDA device.
-        memory_limit: number of bytes that the step may use; None: all free memory.
+        memory_limit: number of bytes that PyTorch in this process may use during a step. None: the bytes that PyTorch
+            holds now plus all free bytes.
         margin: share of ``memory_limit`` that must stay free.
         cuda: ``torch.cuda``, or a replacement in tests.
     """
@@ -196,9 +198,10 @@ class CpuMemoryTrials(MemoryTrials):
 def predict_peak_memory(peaks: Mapping[int, int], batch_size: int) -> float:
     """Predict the largest memory in bytes during a step with ``batch_size`` samples.
 
-    The predicted memory grows at least in proportion to the batch size. If the memory grew faster than the batch size
-    over the last three clearly different sizes, the prediction continues this growth. For example, memory grows faster
-    than the batch size if the loss compares all pairs of samples.
+    The prediction assumes that the memory above ``peaks[0]`` grows at least in proportion to the batch size. If the
+    memory grew faster than the batch size over three measured sizes, the prediction continues this faster growth. These
+    sizes differ by a factor of at least 1.5. For example, memory grows faster than the batch size if the loss compares
+    all pairs of samples.
 
     Args:
         peaks: maps batch sizes to the largest memory during a step, in bytes. The dictionary must contain the batch

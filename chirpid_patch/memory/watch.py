@@ -51,8 +51,8 @@ class MemoryAlert:
     """A report that memory has exceeded a limit, or has fallen below a limit again.
 
     Attributes:
-        pressure: the highest limit that the memory in use exceeds now.
-        before: the highest limit that the memory in use exceeded at the previous reading.
+        pressure: the highest limit that counts as exceeded now (see ``MemoryWatch``).
+        before: the highest limit that counted as exceeded at the previous reading.
         use: the memory in use.
         limit_bytes: the limit in bytes that memory has exceeded, or has fallen below.
     """
@@ -96,8 +96,8 @@ class MemoryWatch:
             train(...)
 
     When memory exceeds a limit, the watch logs an alert with the settings to change. When memory falls below 90 % of
-    this limit, the watch logs another alert. The property ``pressure`` is the highest limit that memory exceeded at the
-    last reading. The watch misses peaks between two readings.
+    this limit, the watch logs another alert. Until then, the limit counts as exceeded. The property ``pressure`` is the
+    highest limit that counted as exceeded at the last reading. The watch misses peaks between two readings.
 
     Args:
         soft: lower limit, as a share of the total memory. The total memory is the memory that this process and its
@@ -105,8 +105,8 @@ class MemoryWatch:
             but not memory that PyTorch's allocator only reserves.
         hard: upper limit, as a share of the total memory, at least ``soft`` and at most 1.
         interval_s: seconds between two readings.
-        on_alert: function that the thread of the watch calls with each alert; None: no function. If this function
-            raises an error, the watch logs the error and continues.
+        on_alert: function that is called with each alert, mostly in the thread of the watch; None: no function. If this
+            function raises an error, the watch logs the error and continues.
 
     Raises:
         ValueError: ``interval_s`` is 0 or negative, or the limits do not meet ``0 < soft <= hard <= 1``.
@@ -134,11 +134,11 @@ class MemoryWatch:
 
     @property
     def pressure(self) -> MemoryPressure:
-        """Return the highest limit that this process or a GPU exceeded at the last reading."""
+        """Return the highest limit that counted as exceeded at the last reading of this process and the GPUs."""
         return max(tuple(self._pressures.values()), default=MemoryPressure.NONE)
 
     def check(self) -> list[MemoryAlert]:
-        """Read memory now, in the calling thread, and return the alerts."""
+        """Read memory now in the calling thread, log each new alert, call ``on_alert``, and return the new alerts."""
         alerts = [alert for use in self._uses() if (alert := self._alert_for(use)) is not None]
         for alert in alerts:
             self._log_alert(alert)
@@ -177,7 +177,7 @@ class MemoryWatch:
             return memory_in_use(probe)
 
     def _alert_for(self, use: MemoryUse) -> MemoryAlert | None:
-        """Return the alert for a reading; None if the pressure has not changed since the previous reading."""
+        """Return the alert for a reading; None if the source had the same pressure at the previous reading."""
         before = self._pressures.get(use.source, MemoryPressure.NONE)
         limits = {level: int(share * use.total_bytes) for level, share in self._limits.items()}
         over = (

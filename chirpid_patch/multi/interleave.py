@@ -44,9 +44,9 @@ class MultiDataLoaderConfig:
         dataloader_weights: for WEIGHTED, the weight of each loader. The probability of a loader is proportional to its
             weight. A loader with the weight 0 is not read. None: all loaders have the same weight.
         dataloader_names: the name of each loader; None: "loader_0", "loader_1", …. Names must be different.
-        cycle_short_loaders: whether a loader without further batches starts again, in a new order, until the epoch
-            ends. If False, each batch of each loader occurs once in an epoch, unless ``steps_per_epoch`` ends the epoch
-            earlier.
+        cycle_short_loaders: whether a loader without further batches starts again. If the loader shuffles, the order is
+            then new. The epoch ends after as many batches as ``MultiDataLoader.__len__`` returns. If False, each batch
+            of a loader occurs at most once in an epoch.
         steps_per_epoch: number of batches in an epoch. With None, the lengths of the loaders determine this number (see
             ``MultiDataLoader.__len__``).
         seed: seed of the random turns of WEIGHTED. Each epoch has different turns.
@@ -105,8 +105,9 @@ class MultiDataLoaderConfig:
 
         Raises:
             TypeError: the number of batches depends on a loader that has no length.
-            ValueError: a setting is out of range or does not fit the number of loaders, or ``cycle_short_loaders`` is
-                True although a loader that takes turns has no batches.
+            ValueError: a setting is out of range or does not fit the number of loaders. The error also occurs if
+                ``cycle_short_loaders`` is True and a loader has no batches. With WEIGHTED, loaders with the weight 0
+                may have no batches.
         """
         strategy, weights = self._checked(len(lengths))
         steps, cycle, may_skip = self.steps_per_epoch, self.cycle_short_loaders, strategy is SamplingStrategy.WEIGHTED
@@ -153,7 +154,7 @@ class MultiDataLoaderConfig:
         return order[:steps]
 
     def _draw_loaders(self, weights: Sequence[float], steps: int, epoch: int, stage: int = 0) -> Turns:
-        """Choose a loader for each of ``steps`` steps, with replacement, and return the indices of the loaders.
+        """Choose ``steps`` loaders at random, with replacement, and return the indices of the loaders.
 
         Calls for the same epoch must pass different values of ``stage``, because equal values lead to equal choices.
         """

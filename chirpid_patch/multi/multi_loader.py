@@ -25,10 +25,10 @@ class MultiDataLoader:
         for dataloader_idx, dataloader_name, batch in MultiDataLoader(loaders, config): ...
 
     The order of the turns depends only on the configuration, the lengths of the loaders and the number of the epoch. A
-    loader uses its random generators at its first turn, and each time the loader starts again. Before a loader starts
-    again, this class sets the loader's samplers to the next epoch with ``set_epoch``. So a distributed sampler has a
-    new order at each start, even if the loader starts again within an epoch. If the program itself has called
-    ``set_epoch``, the samplers keep the epoch that the program has set.
+    loader makes the random calls of a new epoch at its first turn and at each restart. Before a loader starts again,
+    this class sets the loader's samplers to the next epoch with ``set_epoch``. So a distributed sampler has a new order
+    at each start, even if the loader starts again within an epoch. If the program has set another epoch with
+    ``set_epoch`` since the last start, the samplers keep the epoch of the program.
 
     If a loader yields fewer batches than its length, its remaining turns are omitted. With ``cycle_short_loaders``, the
     loader starts again instead.
@@ -67,7 +67,7 @@ class MultiDataLoader:
         * ROUND_ROBIN: the length of the longest loader times the number of loaders.
         * SEQUENTIAL and WEIGHTED: the sum of the lengths of all loaders.
 
-        With WEIGHTED, a loader with the weight 0 does not count in these sums.
+        With WEIGHTED, a loader with the weight 0 does not count in any of these sums.
         """
         return self.config.epoch_steps(self._lengths())
 
@@ -87,7 +87,10 @@ class MultiDataLoader:
                 break
 
     def _batches(self, index: int) -> Iterator[Any]:
-        """Yield the batches of a loader. With ``cycle_short_loaders``, start the loader again at each end."""
+        """Yield the batches of a loader.
+
+        With ``cycle_short_loaders``, start the loader again whenever its batches end.
+        """
         loader, begins = self.loaders[index], True
         while begins:
             begins = self.config.cycle_short_loaders

@@ -27,9 +27,10 @@ logger = logging.getLogger("chirpid_patch")
 def divide_workers(needs: Sequence[float], workers: int, limits: Sequence[int] | None = None) -> list[int]:
     """Divide ``workers`` worker processes among loaders, and return the number for each loader.
 
-    First, each loader gets one worker, because a loader without workers blocks the training. If there are fewer workers
-    than loaders, the loaders with the largest needs get a worker. Each further worker goes to the loader with the
-    largest value of ``need / (workers of this loader + 1)``.
+    First, each loader gets one worker, because the training process itself must load the batches of a loader without
+    workers, so the training waits. If there are fewer workers than loaders, the loaders with the largest needs get one
+    worker each. Each further worker goes to the loader with the largest value of
+    ``need / (workers of this loader + 1)``.
 
     Args:
         needs: how much work each loader has, such as its number of samples in a step. A loader with the need 0 gets no
@@ -72,15 +73,15 @@ def create_multi_dataloaders(
             datasets, a dictionary from name to batch size, or a sequence in the order of ``datasets_dict``. None:
             ``datasets_dict`` contains all batch sizes.
         num_workers: largest number of worker processes of all loaders together. The number is also limited so that one
-            CPU of this rank remains for the training. ``divide_workers`` divides the workers in proportion to the batch
-            sizes. A dataset in memory gets no workers. An iterable dataset gets at most one worker, because each
-            further worker would iterate over another copy of the dataset.
-        is_training: whether the loaders are for training. If True, the loaders shuffle, and omit incomplete batches. A
-            dataset that is smaller than a batch keeps its only batch. The loaders take turns in random order with equal
-            weights, and short loaders start again. If False, each loader reads every sample in order, and the loaders
-            are read one after the other.
+            CPU of this rank remains for the training. ``divide_workers`` divides the workers, with the batch sizes as
+            needs. A dataset in memory gets no workers, unless ``collate_fn`` is a custom function. An iterable dataset
+            gets at most one worker, because each further worker would iterate over another copy of the dataset.
+        is_training: whether the loaders are for training. If True, the loaders shuffle, and omit incomplete batches.
+            Only a dataset with fewer samples than a batch yields an incomplete batch. The loaders take turns in random
+            order with equal weights, and short loaders start again. If False, each loader reads every sample in order,
+            and the loaders are read one after the other.
         seed: seed of the random orders and turns. With a seed, each loader has its own generator. None: the loaders use
-            the global generators.
+            the global generators, and the seed of the turns is 0.
         options: further arguments for every loader, which ``create_loader`` documents.
 
     Returns:

@@ -1,10 +1,9 @@
 """Random numbers that depend on the sample, and not on the worker that reads the sample.
 
-Every random number is a hash of the base seed of the loader, the epoch, the rank, the sample index, the number of
-earlier occurrences of this index in the epoch, the dataset (if datasets that augment are nested), the transform, and
-the position of the random number within the transform. So the augmentation of a sample in an epoch is the same for any
-number of workers, for any batch size, and in a repeated run. The hash function is the finaliser of SplitMix64 (Steele,
-Lea & Flood 2014).
+Every random number is a hash of the values in a ``RandomKey`` (base seed of the loader, epoch, rank, sample index,
+number of earlier occurrences of this index in the epoch, and depth), the transform, and the position of the random
+number within the transform. So the augmentation of a sample in an epoch is the same for any number of workers, for any
+batch size, and in a repeated run. The hash function is the finaliser of SplitMix64 (Steele, Lea & Flood 2014).
 """
 
 from __future__ import annotations
@@ -94,8 +93,8 @@ class RandomKey:
         rank: rank of this process.
         indices: sample indices from the loader's sampler, int64 of shape (B,).
         occurrences: number of earlier occurrences of each index in this epoch, int64 of shape (B,).
-        depth: number of datasets that augment the same samples and contain the current dataset. With this number,
-            nested datasets have independent random numbers.
+        depth: 0 for the outermost dataset that augments, 1 for a dataset that augments inside this dataset, and so on.
+            So nested datasets have independent random numbers.
     """
 
     seed: int
@@ -129,5 +128,8 @@ class RandomKey:
 
 
 def create_sample_keys(key: RandomKey | None, count: int) -> Keys:
-    """Return a 64-bit key for each of ``count`` samples. If ``key`` is None, the keys are random."""
+    """Return a 64-bit key for each of ``count`` samples.
+
+    If ``key`` is None, the keys come from ``draw_random_keys``.
+    """
     return draw_random_keys(count) if key is None else key.sample_keys()

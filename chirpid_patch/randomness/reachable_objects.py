@@ -26,10 +26,11 @@ _MOST_VISITED = 20_000
 def reachable_objects(owners: Iterable[Any]) -> Iterator[Any]:
     """Yield ``owners`` and all objects to which ``owners`` refer, directly or indirectly, without duplicates.
 
-    The function does not search the contents of arrays, tensors, long sequences and dictionaries, data frames and
-    images. The search follows at most ``_DEEPEST_SEARCH`` references in a row, and ends after ``_MOST_VISITED``
-    objects. The search also covers each module that defines a function, or a class or base class of an object. Of the
-    globals of these modules, only random generators are included.
+    The function does not search the contents of arrays, tensors, data frames and images. Sequences, sets and
+    dictionaries are searched only if they have at most ``_MOST_ITEMS`` items. The search follows at most
+    ``_DEEPEST_SEARCH`` references in a row, and ends after ``_MOST_VISITED`` objects. For a function, the search also
+    covers the module that defines the function. For other objects, the search also covers the modules that define the
+    class and its base classes. Of the globals of these modules, the result includes only random generators.
 
     Args:
         owners: loaders, samplers, datasets, transforms or functions.

@@ -14,10 +14,10 @@ def worker_init_fn(worker_id: int) -> None:
     """Seed the generators of ``random``, NumPy and PyTorch in a worker process of a DataLoader.
 
     In a worker, ``torch.initial_seed()`` is the base seed of the loader plus the number of the worker. The base seed is
-    new in each epoch, so workers and epochs have different seeds. The function computes all its seeds from
-    ``torch.initial_seed()`` and the rank, because all ranks may have the same base seed. On rank 0, the seed of
-    PyTorch's generator does not change. If a run is repeated with the same seed, all workers have the same seeds as in
-    the earlier run.
+    new in each epoch, so workers and epochs have different seeds. All ranks may have the same base seed, so the
+    function computes all its seeds from ``torch.initial_seed()`` and the rank. On rank 0, the seed of PyTorch's
+    generator does not change. If a run is repeated with the same seed, all workers have the same seeds as in the
+    earlier run.
 
     Args:
         worker_id: number of the worker, which PyTorch passes. The function does not use this number.

@@ -1,1 +1,1 @@
-"""Functions and classes of the best-practice guide for ChirpID, for image folders, ranks and repeatable trainings."""
+"""The best-practice guide's functions and classes for image folders, several ranks and repeatable trainings."""

@@ -24,12 +24,12 @@ def create_optimized_dataloader(
     rank: int | None = None,
     seed: int = 42,
 ) -> DataLoader[Any]:
-    """Build the loader of a rank. With a single rank, build an ordinary loader.
+    """Build the loader of a rank. With a single rank, the loader reads all samples.
 
     A loader for training shuffles, and omits the last samples if these samples do not fill a batch on every rank.
     ``seed`` determines the order and the augmentation. Every epoch has another order and augmentation. The loader
     counts its epochs, so the program need not call ``set_epoch`` (see ``distributed.epochs``). A loader for evaluation
-    reads the dataset in order, and exactly one rank reads each sample. Both kinds of loaders use no global random
+    reads the dataset in order, and exactly one rank reads each sample. Neither kind of loader uses a global random
     generator.
 
     Args:
@@ -37,17 +37,17 @@ def create_optimized_dataloader(
         batch_size: number of samples in a batch of each rank.
         is_training: whether the loader is for training. False means evaluation.
         num_workers: largest number of worker processes of this rank. For samples in memory, the loader starts no
-            workers. For other samples, the loader starts at most one worker for each CPU that this rank has for
-            loading.
+            workers. For other samples, the loader starts at most as many workers as this rank has CPUs, minus one CPU
+            for the training.
         world_size: number of ranks; None: the number that ``torch.distributed`` or torchrun reports.
         rank: rank of this process; None: the rank that ``torch.distributed`` or torchrun reports.
         seed: seed of order and augmentation.
 
     Raises:
         TypeError: the dataset is an ``IterableDataset``.
-        ValueError: ``world_size`` is negative. If ``world_size`` is above 1 and not the number that
-            ``torch.distributed`` or torchrun reports, the error also occurs for a ``rank`` that is missing or out of
-            range.
+        ValueError: ``world_size`` is negative. If ``world_size`` is above 1 and differs from the number that
+            ``torch.distributed`` or torchrun reports, a ``rank`` that is missing or out of range also raises this
+            error.
     """
     create = (
         OptimalDataLoaderFactory.create_training_loader
@@ -72,8 +72,9 @@ def create_optimized_dataloader(
 def get_optimal_num_workers(device_type: str = "cuda") -> int:
     """Return the recommended number of worker processes for each loader of this rank.
 
-    The number is 4 for each device of this rank, but at most the number of CPUs of this rank. If the machine has fewer
-    CPUs than ranks, or the device is the CPU, the number is 0.
+    The number is 4 for each CUDA device of this rank, but at most the number of CPUs of this rank. Each rank has an
+    equal share of the machine's CUDA devices, and at least one. If the machine has fewer CPUs than ranks, or the device
+    is the CPU, the number is 0.
 
     Samples in memory load faster without workers, but this function does not consider the dataset.
     ``OptimalDataLoaderFactory`` also considers the dataset.

@@ -34,7 +34,7 @@ def set_reproducible_training(seed: int = 42) -> tuple[Callable[[int], None], to
 
     Call this function once, before the model and the loaders are built. For a repeatable training, also set two
     environment variables before the program starts. ``PYTHONHASHSEED`` fixes the order of sets of strings.
-    ``OMP_NUM_THREADS`` fixes the number of compute threads, because the rounding of sums can depend on this number.
+    ``OMP_NUM_THREADS`` fixes the number of compute threads. Another number of threads can change the rounding of sums.
 
     Args:
         seed: integer from 0 to 2**32 - 1, which is the range that NumPy accepts.
@@ -75,13 +75,14 @@ def ensure_deterministic_dataloader(
 ) -> DataLoader[Any]:
     """Make the training repeatable, and build a loader that yields the same batches in every run.
 
-    Call this function before the model is built, because the function calls ``set_reproducible_training`` and
-    ``torch.use_deterministic_algorithms(True)``. The batches are the same in every run with the same number of worker
-    processes. With the augmentation of this package, the batches are the same for any number of worker processes.
-    Different epochs have different orders and different augmentation. For validation, pass ``shuffle=False``.
+    The function calls ``set_reproducible_training`` and ``torch.use_deterministic_algorithms(True)``. Call the function
+    before the model is built, so that the initial weights are also the same in every run. The batches are the same in
+    every run with the same number of worker processes. With the augmentation of this package, the batches are the same
+    for any number of worker processes. Different epochs have different orders and different augmentation. For
+    validation, pass ``shuffle=False``.
 
-    On CUDA, cuBLAS is deterministic only with the environment variable ``CUBLAS_WORKSPACE_CONFIG=:4096:8``. If the
-    variable is missing, the function sets the variable to ``:4096:8``.
+    On CUDA, cuBLAS is deterministic only if the environment variable ``CUBLAS_WORKSPACE_CONFIG`` is ``:4096:8`` or
+    ``:16:8``. If the variable is missing, the function sets the variable to ``:4096:8``.
 
     Args:
         dataset: as for ``DataLoader``.
