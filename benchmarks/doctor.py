@@ -34,7 +34,7 @@ _PARTS = (
         (
             "describe_batch",
             "read_plain_attributes",
-            "float64_bytes_by_position",
+            "sizes_of_float64_tensors",
             "count_batch_samples",
             "_count_file_descriptors",
         ),

@@ -25,7 +25,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirp_migrate.training.process.background_load import BackgroundLoadWatch
-from chirp_migrate.tune.measured_dataset import MeasuredDataset, make_measured_dataset
+from chirp_migrate.tune.measured_dataset import MeasuredDataset, prepare_dataset_measurement
 from chirp_migrate.tune.plateau import pick_smallest_best
 from chirp_migrate.tune.sweep import SettingsSweep, measure_settings, setting_combinations
 from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, mean_rate
@@ -70,9 +70,9 @@ def subjects(folder: Path) -> dict[str, MeasuredDataset]:
     np.save(file, features.numpy())
     labels = torch.arange(len(features)) % 31
     return {
-        "in memory": make_measured_dataset(TensorDataset(features, labels), BATCH_SIZE, uses_runtime=True),
-        "memory-mapped": make_measured_dataset(Mapped(file), BATCH_SIZE, uses_runtime=True),
-        "decode-heavy (5 ms)": make_measured_dataset(Decoded(), BATCH_SIZE, uses_runtime=True),
+        "in memory": prepare_dataset_measurement(TensorDataset(features, labels), BATCH_SIZE, uses_runtime=True),
+        "memory-mapped": prepare_dataset_measurement(Mapped(file), BATCH_SIZE, uses_runtime=True),
+        "decode-heavy (5 ms)": prepare_dataset_measurement(Decoded(), BATCH_SIZE, uses_runtime=True),
     }
 
 

@@ -39,8 +39,10 @@ def standardize_rows(batch: Tensor, source: Tensor, rows: Tensor, mean: float, d
         True if the C code has computed the result. False if the C code does not support these tensors.
 
     Raises:
-        IndexError: ``rows`` contains an index that is out of range.
-        ValueError: ``batch`` does not have the shape of ``source[rows]``.
+        IndexError: ``rows`` contains an index that is negative or too large.
+        TypeError: the dtype of ``rows`` is not int64.
+        ValueError: ``batch`` and ``rows`` have different lengths, or a row of ``batch`` has more or fewer values than a
+            row of ``source``.
     """
     if _native is None or not (_is_plain(batch) and _is_plain(source)):
         return False
@@ -63,6 +65,12 @@ def add_noise(
 
     Returns:
         True if the C code has added the noise. False if the C code does not support ``batch``.
+
+    Raises:
+        IndexError: ``rows`` contains an index that is negative or too large.
+        TypeError: an array does not have the dtype in the signature.
+        ValueError: ``rows`` and ``keys`` have different lengths, ``table`` has more or fewer than 65,536 values, or
+            ``rows`` or ``table`` is not contiguous.
     """
     if _native is None or not _is_plain(batch):
         return False
@@ -83,6 +91,12 @@ def add_noise_slices(
 
     Returns:
         True if the C code has added the noise. False if the C code does not support ``batch``.
+
+    Raises:
+        IndexError: ``rows`` contains an index that is negative or too large.
+        TypeError: an array does not have the dtype in the signature.
+        ValueError: ``rows`` and ``starts`` have different lengths, a slice reaches beyond the end of ``pool``, or
+            ``rows`` or ``pool`` is not contiguous.
     """
     if _native is None or not _is_plain(batch):
         return False

@@ -161,15 +161,17 @@ def _is_as_published(table: Mapping[Any, Any]) -> bool:
     return not any(issubclass(kind, kinds) for kinds in others for kind in _COLLATED)
 
 
-def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Any], copy_text: Callable[[Any], Any]) -> Any:
+def default_collate_with(
+    samples: Sequence[Any], stack_tensors: Callable[[Sequence[Any]], Any], combine_strings: Callable[[Any], Any]
+) -> Any:
     """Collate samples as ``default_collate`` does, but with other functions for tensors and text.
 
     If other code has changed how tensors are collated, the function only calls ``default_collate``.
 
     Args:
         samples: the samples of a batch.
-        stack: function that builds a batch from a list of strided tensors.
-        copy_text: function that builds a batch from a list of strings or bytes.
+        stack_tensors: function that builds a batch from a list of strided tensors.
+        combine_strings: function that builds a batch from a list of strings or bytes.
     """
     collation = _utils.collate
     table = getattr(collation, "default_collate_fn_map", {})
@@ -180,10 +182,12 @@ def collate_with(samples: Sequence[Any], stack: Callable[[Sequence[Any]], Any], 
     def collate_tensors(tensors: Sequence[Any], *, collate_fn_map: Any = None) -> Any:
         first = tensors[0]
         strided = first.layout is torch.strided and not first.is_nested
-        return stack(tensors) if strided else collation.collate_tensor_fn(tensors, collate_fn_map=collate_fn_map)
+        return (
+            stack_tensors(tensors) if strided else collation.collate_tensor_fn(tensors, collate_fn_map=collate_fn_map)
+        )
 
     def collate_text(values: Any, *, collate_fn_map: Any = None) -> Any:
-        return copy_text(values)
+        return combine_strings(values)
 
     plain = getattr(collation, "collate_str_fn", default_collate)
     text: dict[Any, Any] = {kind: collate_text for kind in (str, bytes) if table.get(kind) is plain}

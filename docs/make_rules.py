@@ -105,7 +105,7 @@ def page(rule: dict[str, Any]) -> str:
         f"# {rule['code']} {rule['name']}",
         _GENERATED,
         _OPENING[advice],
-        f"**{rule['safety'].capitalize()}.** {_prose(rule['summary'], '../')}",
+        f"**What the rule does ({rule['safety']}).** {_prose(rule['summary'], '../')}",
         "## Why",
         _prose(rule["reason"], "../"),
     ]

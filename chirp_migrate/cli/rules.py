@@ -18,7 +18,7 @@ from chirp_migrate.rules import Rule, all_rules
         {ExitCode.OK: "listed"}, "chirp-migrate rules", "chirp-migrate rules --json - | jq '.rules[].code'"
     ),
 )
-@output_options("the rules", "Print only codes and names.", "Also print the reasons.")
+@output_options("the rules", "Print only codes and names.", "Also print why each rule exists.")
 def rules(output: Output) -> None:
     """List the rules with code, name, safety and purpose.
 

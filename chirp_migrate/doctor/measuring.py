@@ -6,7 +6,7 @@ from typing import Any
 
 from chirp_migrate.console.progress import Progress
 from chirp_migrate.doctor.recording import LoaderPass, WorkerCountTimings
-from chirp_migrate.tune.measured_dataset import make_measured_dataset_from_loader
+from chirp_migrate.tune.measured_dataset import prepare_loader_measurement
 from chirp_migrate.tune.plateau import compare_with_best, is_pick_conclusive, pick_smallest_best
 from chirp_migrate.tune.request import SettingsToMeasure
 from chirp_migrate.tune.sweep import SettingsSweep, expected_measurement_seconds, setting_combinations
@@ -42,7 +42,7 @@ def measure_worker_counts(
         TaskNotPossible: the loader cannot be measured, because its dataset is an ``IterableDataset``.
         Exception: the user's code raised this error while the main process loaded batches.
     """
-    subject = make_measured_dataset_from_loader(loader, "training")
+    subject = prepare_loader_measurement(loader, "training")
     now = subject.report.now
     candidates = setting_combinations(
         SettingsToMeasure().workers, (TORCH_PREFETCH,), (), subject.report.batch_size, now

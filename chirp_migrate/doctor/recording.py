@@ -455,10 +455,10 @@ class Recording(msgspec.Struct):
         return list(found.values())
 
     def group_training_passes(self) -> list[list[tuple[LoaderInfo, LoaderPass]]]:
-        """Group the training iterations as :meth:`group_passes` does, without iterable datasets.
+        """Group the loader passes in which the training called ``backward``, as :meth:`group_passes` does.
 
-        Each group contains only iterations with the model of its first iteration. A second model may belong to a second
-        training, which may start from the same seed on purpose.
+        Passes over iterable datasets are omitted. Each group contains only passes with the model of its first pass. A
+        second model may belong to a second training, which may start from the same seed on purpose.
         """
         found = []
         for series in self.group_passes():

@@ -32,7 +32,7 @@ from chirp_migrate.training.process.protocol import PartialResult
 from chirp_migrate.training.workload.calls import data_for_entry_points, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.choosing import select_entry_points
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, TrainingSource
-from chirp_migrate.training.workload.hook import training_call_names
+from chirp_migrate.training.workload.hook import names_of_training_calls
 
 _SEED = 435
 _LEAST_S = 2.0
@@ -63,7 +63,7 @@ def run(request: DoctorTask, parent: ParentConnection) -> AllRecordingsSent:
     entries = request.discovery.entry_points
     if entries[0].source is TrainingSource.HOOK and not entries[0].name:
         with wrap_user_code_errors(entries[0].hook):
-            names = training_call_names(entries[0].hook, request.sizes)
+            names = names_of_training_calls(entries[0].hook, request.sizes)
         entries = _select_calls(
             replace(request.discovery, entry_points=tuple(replace(entries[0], name=n) for n in names)), request.select
         )

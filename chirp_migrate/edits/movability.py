@@ -78,7 +78,7 @@ def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | c
             is_moved = one.value in _OF_CLASS and _class_that_moves(module, one, node) is not None
             called = isinstance(module.parents[one], cst.Call) or one.value == "__class__"
             if called and not is_moved and module.scopes.lookup(one.value, one) is None:
-                raise NotMovable(f"`{one.value}` would have another result after the move")
+                raise NotMovable(f"the rewrite would move this code to a place where `{one.value}` has another result")
         elif isinstance(one, cst.Name) and re.fullmatch(r"__\w*(?<!__)", one.value):
             around = module.enclosing_class(one)
             if around is not None and around is not _class_that_moves(module, one, node):

@@ -1,4 +1,7 @@
-"""Group and pair the lines of a change for reports. Each line is unchanged, removed or added."""
+"""Prepare the lines of a change for reports. Each line is unchanged, removed or added.
+
+The functions group neighbouring changed lines, and pair each removed line with the added line that replaces it.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def base_of_report_paths(root: Path) -> Path:
 
 @dataclass(frozen=True)
 class FileWithFindings:
-    """The lines and notebook cells of a file with findings.
+    """All lines of a file in which rules found something. In a notebook, the lines belong to code cells.
 
     Attributes:
         cells: dictionary, number of a notebook cell → the lines of the notebook's JSON file that contain the code of

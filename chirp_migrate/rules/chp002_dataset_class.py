@@ -28,7 +28,7 @@ _DOES = {
     "standardizes_samples": "standardises one sample at a time",
     "augments_samples": "augments one sample at a time",
     "augments_images": "converts one sample at a time to an image and masks the image",
-    "lists_samples": "returns one sample of a list at a time",
+    "lists_samples": "reads one sample at a time from a list",
 }
 
 

@@ -154,7 +154,9 @@ def _examine_type_call(
         found = "this dataset class is made by type() from lambdas; use a class statement"
         return RuleMatch(offset, f"{found}. Not rewritten: {problem}")
     training = "" if meaning.training is None else f"training={meaning.training}, "
-    arguments = f"{meaning.dataset}, {training}transforms=[{', '.join(str(one.function) for one in meaning.stages)}]"
+    arguments = (
+        f"{meaning.dataset}, {training}transforms=[{', '.join(str(one.function) for one in meaning.transforms)}]"
+    )
     built = f"{_REPLACEMENT}({arguments})"
     edits = (*removal, *(Edit(*module.span(construction), built) for construction in constructions))
     message = f"workers cannot receive a class that `type()` creates from lambdas; replaced by `{_REPLACEMENT}`"
@@ -168,8 +170,8 @@ def _captured_names(module: Module, node: cst.Call, meaning: AugmentedSamples) -
     code calls a transform without a condition, and the transform is a parameter with the default None.
     """
     found: list[CapturedName] = []
-    unconditional = [stage.function for stage in meaning.stages if stage.gate is None]
-    for one in (meaning.dataset, *(stage.function for stage in meaning.stages), meaning.training):
+    unconditional = [transform.function for transform in meaning.transforms if transform.gate is None]
+    for one in (meaning.dataset, *(transform.function for transform in meaning.transforms), meaning.training):
         owner = module.scopes.lookup(one.text, node) if isinstance(one, Name) else None
         if owner is not None and not isinstance(owner[0].node, cst.Module):
             found.append(CapturedName(str(one), *owner))

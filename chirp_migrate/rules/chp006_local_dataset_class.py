@@ -129,8 +129,9 @@ class LocalDatasetClass(Rule):
 
     By default the rule moves a class only if a loader that contains an object of the class may have workers, or can
     read whole batches after the move. If the rule finds no loader with such an object, the rule moves the class only if
-    the file or an imported file contains a loader with workers, or sets a number of workers. Loaders in tests count
-    only for code in tests.
+    code in the file of the class, or in a file that this file imports, may need workers. The code may need workers if
+    it builds a loader that may have workers, or contains `num_workers` or `max_workers` with a value that is not 0 or
+    None. Loaders in tests count only for code in tests.
     """
 
     code = "CHP006"

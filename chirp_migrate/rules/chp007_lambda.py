@@ -72,7 +72,7 @@ class PicklableFunction(Rule):
       get its value from a `:=` only if every path evaluates this `:=`.
     - `used-before-rebound`: each captured name keeps its value until the last use of the lambda. The variable of a
       comprehension does not keep its value, because each iteration binds the variable again. If a captured name is
-      bound again, the code may use the lambda only in a few ways. The code may pass the lambda to the call that builds
+      bound again, the code may use the lambda only as follows. The code may pass the lambda to the call that builds
       a loader. The code may iterate over the loader that holds the lambda, call `len` on this loader and return the
       loader. The code may assign the lambda and the loader to variables, if only later statements of the same block use
       these variables. The code may pass the lambda or the loader to a function of the project that uses its argument
@@ -136,9 +136,10 @@ class PicklableFunction(Rule):
     lambda, such as `_add_noise` or `_collate_fn`.
 
     By default the rule moves a lambda only if a loader that holds the lambda may have workers, or can read whole
-    batches after the rewrite. If the rule finds no loader that holds the lambda, the rule moves the lambda only if the
-    file or an imported file contains a loader with workers, or sets a number of workers. Loaders in tests count only
-    for code in tests.
+    batches after the rewrite. If the rule finds no loader that holds the lambda, the rule moves the lambda only if code
+    in the file of the lambda, or in a file that this file imports, may need workers. The code may need workers if it
+    builds a loader that may have workers, or contains `num_workers` or `max_workers` with a value that is not 0 or
+    None. Loaders in tests count only for code in tests.
     """
 
     code = "CHP007"

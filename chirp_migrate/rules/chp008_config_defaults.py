@@ -31,10 +31,10 @@ class ConfigDefaults(Rule):
     - `plain-keys`: the dictionary contains no `**`.
     - `read-with-default`: the project uses the added key only in two ways: as a key in a `{…}`, and in `.get('key',
       value)` with the same value that the rule adds.
-    - `only-looked-up`: code uses an object whose name ends in `config` only in a few ways. Code may look up keys in a
-      configuration. Code may test, copy or merge a configuration, and pass a configuration on under a name that ends in
-      `config`. A function that gets a configuration belongs to the project, has a parameter whose name ends in
-      `config`, and has no decorator that may print arguments. No code prints, saves, compares or unpacks a
+    - `only-looked-up`: code uses an object whose name ends in `config`, a configuration, only as follows. Code may look
+      up keys in a configuration. Code may test, copy or merge a configuration, and pass a configuration on under a name
+      that ends in `config`. A function that gets a configuration belongs to the project, has a parameter whose name
+      ends in `config`, and has no decorator that may print arguments. No code prints, saves, compares or unpacks a
       configuration. No code reads variables with `locals`, `globals`, `eval` or stack frames. If an attribute stores a
       configuration, no code reads all attributes of an object, as `vars(trainer)` does. No code then passes a variable
       to `save`, `dump` or `dumps`, unless the variable contains a dictionary or list. If an attribute stores a

@@ -34,8 +34,8 @@ class WireAugmentation(Rule):
     code = "CHP009"
     name = "wire-augmentation"
     reason = (
-        "The configuration has flags for augmentation, and the module imports a function that augments a dataset. "
-        "But the module never calls the function, so runs that enable augmentation train without augmentation. The "
+        "The configuration of the training has flags for augmentation, and a module imports a function that augments "
+        "a dataset. But the module never calls the function, so runs that enable augmentation train without it. The "
         "rewrite adds the call. The call changes what such runs learn, so the rewrite needs --unsafe."
     )
     safety = Safety.BEHAVIOUR

@@ -43,9 +43,9 @@ class ImageRoundTrip(Rule):
       `SpecAugment` also has.
     - `one-at-a-time`: each statement that stores the dataset, the training flag or the augmentation stores only one
       attribute.
-    - `not-reassigned`: no method except `__init__` assigns the attributes of the dataset and of the training flag. Any
-      method may assign an attribute called `dataset`, `base_dataset` or `training`, because the new base class reads
-      its values from attributes with these names.
+    - `not-reassigned`: no method except `__init__` assigns the attribute with the dataset, or the attribute with the
+      training flag. If such an attribute is called `dataset`, `base_dataset` or `training`, any method may assign the
+      attribute, because the new base class reads its values from attributes with these names.
     - `own-values`: the method `__init__` does not compute the stored values from `self`.
     - `stored-first`: the method `__init__` stores the dataset, the training flag and the augmentation before any
       statement that reads an attribute of `self`.

@@ -68,7 +68,7 @@ class LocalFunction(Rule):
       name may get its value from a `:=` only if every path evaluates this `:=`.
     - `used-before-rebound`: each captured name keeps its value until the last use of the function. The variable of a
       comprehension does not keep its value, because each iteration binds the variable again. If a captured name is
-      bound again, the code may use the function only in a few ways. The code may pass the function to the call that
+      bound again, the code may use the function only as follows. The code may pass the function to the call that
       builds a loader. The code may iterate over the loader that holds the function, call `len` on this loader and
       return the loader. The code may assign the function and the loader to variables, if only later statements of the
       same block use these variables. The code may pass the function or the loader to a function of the project that
@@ -122,8 +122,10 @@ class LocalFunction(Rule):
       to a module with `from __future__ import annotations`.
 
     By default the rule moves a function only if a loader that holds the function may have workers. If the rule finds no
-    loader that holds the function, the rule moves the function only if the file or an imported file contains a loader
-    with workers, or sets a number of workers. Loaders in tests count only for code in tests.
+    loader that holds the function, the rule moves the function only if code in the file of the function, or in a file
+    that this file imports, may need workers. The code may need workers if it builds a loader that may have workers, or
+    contains `num_workers` or `max_workers` with a value that is not 0 or None. Loaders in tests count only for code in
+    tests.
     """
 
     code = "CHP012"

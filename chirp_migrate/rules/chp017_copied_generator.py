@@ -77,7 +77,8 @@ class CopiedGenerator(Rule):
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
         """Return whether a rewrite may turn a positional ``worker_init_fn`` into a keyword argument.
 
-        The rule ignores positional arguments, so the rewrite may lead to the first finding.
+        The rule only looks at keyword arguments. So after such a rewrite, the rule may report a call that the rule did
+        not report before.
         """
         return super().may_follow(module, project, rewriters) and may_pass_loader_argument_by_position(
             module, "worker_init_fn"
@@ -122,7 +123,8 @@ def _report_repeated_seed(module: Module, seed: RepeatedSeed) -> RuleMatch:
     who, happens = ("epoch", "all epochs draw") if seed.by_worker else ("worker", "all workers draw")
     message = f"{quote_sources(module, seed.call)} sets the same seed in every {who}"
     if seed.state is not None:
-        message += f": {quote_sources(module, seed.state)} is 2147483648 in every worker. Write {remedy} (see `doctor`)"
+        state = quote_sources(module, seed.state)
+        message += f": {state} is always 2147483648 in workers. Write {remedy} (see `doctor`)"
     else:
         message += f": {happens} the same numbers. Remove the call (PyTorch seeds workers), or write {remedy}. {SEE_IT}"
     return RuleMatch(module.span(seed.call)[0], message)

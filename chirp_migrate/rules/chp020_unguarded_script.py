@@ -51,7 +51,8 @@ class UnguardedScript(Rule):
     def may_follow(self, module: Module, project: Project, rewriters: frozenset[str]) -> bool:
         """Return whether a rewrite may turn a positional ``num_workers`` into a keyword argument.
 
-        The rule ignores positional arguments, so the rewrite may lead to the first finding.
+        The rule only looks at keyword arguments. So after such a rewrite, the rule may report a call that the rule did
+        not report before.
         """
         return super().may_follow(module, project, rewriters) and may_pass_loader_argument_by_position(
             module, "num_workers"

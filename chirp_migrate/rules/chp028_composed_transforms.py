@@ -23,7 +23,7 @@ _AUGMENTS = ("time_mask_param", "randn_like")
 
 
 class ComposedTransforms(Rule):
-    """Decorates a top-level class of a project that has its own masks or noise, only if all these conditions hold:
+    """Decorates a top-level class only if the project contains code for masks or noise, and all these conditions hold:
 
     - `no-base`: the class has no base except `object`, and no decorator, keyword or type parameter.
     - `methods-only`: the body of the class defines each method once, and contains nothing else except a docstring.
@@ -31,7 +31,7 @@ class ComposedTransforms(Rule):
       `for each in self.attribute` and returns `x`. The attribute is not a method of the class. `__call__` has no
       decorator and is not `async`. `__call__` has one parameter besides `self`, without a default.
 
-    A project has its own masks or noise if its code contains the word `time_mask_param` or `randn_like`.
+    A project contains code for masks or noise if a file contains the word `time_mask_param` or `randn_like`.
 
     Without `--all-loaders`, the rule decorates a class only if two more conditions hold. The project builds a loader
     outside of tests. At least one loader whose samples the class may transform can use PyTorch's own collation, and the
@@ -49,7 +49,7 @@ class ComposedTransforms(Rule):
     trigger = ("__call__",)
 
     def concerns(self, text: str, project: Project) -> bool:
-        """Return whether the text may define ``__call__``, and the project has its own masks or noise."""
+        """Return whether the text may define ``__call__``, and the project contains code for masks or noise."""
         return super().concerns(text, project) and _has_own_augmentation(project)
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:

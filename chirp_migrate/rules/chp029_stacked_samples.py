@@ -59,8 +59,8 @@ class StackedSamples(Rule):
       dataset. A local variable meets this condition if no inner function assigns the variable. Any other dataset must
       meet stricter conditions. Only functions without side effects, or of libraries such as NumPy and PyTorch, compute
       the indices. If the dataset is a name of the module, no function declares the name ``global``, and no other file
-      assigns the name. If the dataset is an attribute, only ``self.NAME = …`` in an ``__init__`` sets the attribute, in
-      all files. No ``setattr`` and no ``__dict__`` changes this attribute.
+      assigns the name. If the dataset is an attribute, no file sets an attribute with this name, except by ``self.NAME
+      = …`` in an ``__init__``. No ``setattr`` and no ``__dict__`` changes this attribute.
     - `no-comment`: the code contains no `#`, because the rewrite would lose a comment.
     """
 

@@ -64,10 +64,10 @@ def replace_file(path: Path, content: bytes, temporary: Path) -> None:
     except OSError:
         remove_if_exists(temporary)
         raise
-    sync_folder(path.parent)
+    fsync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
+def fsync_folder(folder: Path) -> None:
     """Flush ``folder`` to disk, so that a crash does not undo the creation, replacement or removal of its files.
 
     On Windows, the function does nothing.

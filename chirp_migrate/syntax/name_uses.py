@@ -211,7 +211,10 @@ def is_variable_read(project: Project, name: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _may_run_files(text: str) -> bool:
-    """Return whether code with this text may run another file so that it gets the file's names, as with ``exec``."""
+    """Return whether code with this text may run another file in the same namespace, as with ``exec`` or ``%run``.
+
+    The code can then read the names that the other file defines.
+    """
     return _RUNS_FILES.search(text) is not None
 
 

@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 
 from chirp_migrate.console.progress import ProgressStep, ignore_progress
 from chirp_migrate.plans.plan import sha256
-from chirp_migrate.source.files import read_file, remove_if_exists, sync_folder, write_new_file
+from chirp_migrate.source.files import fsync_folder, read_file, remove_if_exists, write_new_file
 from chirp_migrate.transaction.journal import JournalRun
 from chirp_migrate.transaction.journal_schema import FileVersion, RunState
 
@@ -114,7 +114,7 @@ def write_file_changes(run: JournalRun, changes: Sequence[FileChange], on_step: 
             raise FileChangedMeanwhile(change.path)
         _replace_or_remove(run.root, change)
         on_step(ProgressStep(f"{'removed' if change.new is None else 'replaced'} {change.path}", done, steps))
-    _sync_folders(run.root, changes)
+    _fsync_folders(run.root, changes)
 
 
 def finish_file_changes(
@@ -144,7 +144,7 @@ def finish_file_changes(
                 _write_temporary(run, change, change.new)
             _replace_or_remove(run.root, change)
             on_step(ProgressStep(f"finished {change.path}", done, len(ordered)))
-    _sync_folders(run.root, ordered)
+    _fsync_folders(run.root, ordered)
 
 
 def files_edited_by_user(run: JournalRun, changes: Iterable[FileChange]) -> list[str]:
@@ -167,7 +167,7 @@ def remove_folders(root: Path, folders: Sequence[str]) -> None:
             if error.errno not in {errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT, errno.ENOTDIR}:
                 raise
         else:
-            sync_folder((root / path).parent)
+            fsync_folder((root / path).parent)
 
 
 def remove_bytecode(root: Path, created: Iterable[str]) -> None:
@@ -213,11 +213,11 @@ def _importable_order(changes: Iterable[FileChange]) -> list[FileChange]:
     return sorted(changes, key=lambda change: 2 if change.new is None else int(change.old is not None))
 
 
-def _sync_folders(root: Path, changes: Iterable[FileChange]) -> None:
+def _fsync_folders(root: Path, changes: Iterable[FileChange]) -> None:
     """Flush the folders of the changed files, and the parents of these folders, to disk."""
     for folder in sorted({parent for change in changes for parent in PurePosixPath(change.path).parents}):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # the folder was removed with its files
-            sync_folder(root / folder)
+            fsync_folder(root / folder)
 
 
 def _has_no_linked_parent(root: Path, path: str) -> bool:

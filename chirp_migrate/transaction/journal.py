@@ -25,7 +25,7 @@ from chirp_migrate.console.json_document import SchemaTooNew, read_document, to_
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.errors import JournalDamaged
 from chirp_migrate.plans.plan import sha256
-from chirp_migrate.source.files import read_file, remove_if_exists, replace_file, sync_folder, write_new_file
+from chirp_migrate.source.files import fsync_folder, read_file, remove_if_exists, replace_file, write_new_file
 from chirp_migrate.transaction.journal_schema import (
     JOURNAL_FOLDER,
     JournalFile,
@@ -238,11 +238,11 @@ def record_new_run(
             write_new_file(staging / name, content)
             on_step(ProgressStep(f"kept {name}", done, len(kept)))
         write_new_file(staging / _JOURNAL, to_json_bytes(record))
-        sync_folder(staging)
+        fsync_folder(staging)
         on_step(ProgressStep("wrote the journal"))
         staging.rename(run.folder)
-        sync_folder(home)
-        sync_folder(root)  # because the journal folder may be new
+        fsync_folder(home)
+        fsync_folder(root)  # because the journal folder may be new
         on_step(ProgressStep("recorded the run"))
     except BaseException:
         remove_leftovers(root)
@@ -303,7 +303,7 @@ def remove_record(run: JournalRun) -> None:
     """
     home = journal_folder(run.root)
     run.folder.rename(home / f"old-{run.name}")
-    sync_folder(home)
+    fsync_folder(home)
     remove_leftovers(run.root)
 
 

@@ -47,7 +47,7 @@ class MeasuredDataset:
         return self.options.get("collate_fn") or default_collate
 
 
-def make_measured_dataset(dataset: Any, batch_size: int, uses_runtime: bool) -> MeasuredDataset:
+def prepare_dataset_measurement(dataset: Any, batch_size: int, uses_runtime: bool) -> MeasuredDataset:
     """Prepare the measurement of a dataset for which the user has no loader.
 
     The measured loader shuffles, as for training.
@@ -65,7 +65,7 @@ def make_measured_dataset(dataset: Any, batch_size: int, uses_runtime: bool) -> 
     return MeasuredDataset(dataset, report, {"shuffle": True})
 
 
-def make_measured_dataset_from_loader(loader: Any, role: str) -> MeasuredDataset:
+def prepare_loader_measurement(loader: Any, role: str) -> MeasuredDataset:
     """Prepare the measurement of a loader of the user, with its dataset and its arguments.
 
     Args:

@@ -23,7 +23,7 @@ from chirp_migrate.training.watch.nested_datasets import unaugmented_dataset
 from chirp_migrate.training.watch.samples import LONGEST_S, has_random_samples
 from chirp_migrate.training.workload.calls import data_for_entry_points, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.entry_points import TrainingSource
-from chirp_migrate.training.workload.hook import training_call_names
+from chirp_migrate.training.workload.hook import names_of_training_calls
 from chirp_migrate.tune.measured_dataset import MeasuredDataset
 from chirp_migrate.tune.plateau import pick_smallest_best
 from chirp_migrate.tune.recommend import add_recommendations
@@ -125,7 +125,7 @@ def _find_subjects(
     entries = request.discovery.entry_points
     with wrap_user_code_errors("the training"):
         if entries[0].source is TrainingSource.HOOK and not entries[0].name:
-            names = training_call_names(entries[0].hook, request.sizes)
+            names = names_of_training_calls(entries[0].hook, request.sizes)
             entries = tuple(replace(entries[0], name=name) for name in names)
         model = load_model(request.discovery.model)
         data = data_for_entry_points(entries, request.sizes)

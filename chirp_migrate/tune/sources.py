@@ -16,8 +16,8 @@ from chirp_migrate.training.process.imports import import_object, project_module
 from chirp_migrate.tune.config import TuneConfig
 from chirp_migrate.tune.measured_dataset import (
     MeasuredDataset,
-    make_measured_dataset,
-    make_measured_dataset_from_loader,
+    prepare_dataset_measurement,
+    prepare_loader_measurement,
 )
 from chirp_migrate.tune.tune_report import CandidateSettings
 
@@ -50,9 +50,9 @@ def build_dataset_from_reference(
     made = _build_dataset(reference, config)
     size = config.batch_size if config is not None else None
     if isinstance(made, DataLoader):
-        subject = make_measured_dataset_from_loader(made, "training")
+        subject = prepare_loader_measurement(made, "training")
     elif hasattr(made, "__getitem__") or hasattr(made, "__iter__"):
-        subject = make_measured_dataset(made, size or DEFAULT_BATCH_SIZE, uses_runtime)
+        subject = prepare_dataset_measurement(made, size or DEFAULT_BATCH_SIZE, uses_runtime)
     else:
         raise TaskNotPossible(f"{reference} returned {type(made).__name__}: it must return a dataset or a DataLoader")
     if unaugmented:
@@ -95,7 +95,9 @@ def build_dataset_from_config(tree: Path, config: TuneConfig, uses_runtime: bool
         with wrap_user_code_errors(f"{kind} of {module_name}"):
             return dataset_class(**arguments, transform=function(**parameters))
 
-    subject = make_measured_dataset(built(_TRAIN_TRANSFORMS), config.batch_size or DEFAULT_BATCH_SIZE, uses_runtime)
+    subject = prepare_dataset_measurement(
+        built(_TRAIN_TRANSFORMS), config.batch_size or DEFAULT_BATCH_SIZE, uses_runtime
+    )
     if hasattr(module, _PLAIN_TRANSFORMS):
         subject.unaugmented = built(_PLAIN_TRANSFORMS)
     return _with_settings(subject, config)

@@ -19,7 +19,7 @@ from chirp_migrate.training.watch.epoch_detector import EpochDetector, StopTrain
 from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
 from chirp_migrate.training.watch.lightning import let_lightning_validate_after
 from chirp_migrate.training.watch.nested_datasets import nested_class_names
-from chirp_migrate.tune.measured_dataset import MeasuredDataset, make_measured_dataset_from_loader
+from chirp_migrate.tune.measured_dataset import MeasuredDataset, prepare_loader_measurement
 from chirp_migrate.tune.tune_report import TrainingRun
 from chirpid_patch import DataLoaderPerformanceMonitor
 from chirpid_patch.loader_speed.measure import shut_down_workers
@@ -181,7 +181,7 @@ def _choose_loaders(watching: _LoaderWatch, seconds: float) -> tuple[list[Measur
     for kind in slowest_first:
         name = f"{nested_class_names(kind.loader.dataset)} ({kind.role})"
         try:
-            subject = make_measured_dataset_from_loader(kind.loader, kind.role)
+            subject = prepare_loader_measurement(kind.loader, kind.role)
         except TaskNotPossible as problem:
             notes.append(f"{name} was not measured: {problem}")
             continue

@@ -112,10 +112,10 @@ def metrics_of_timed_rounds(
     Args:
         full_trainings_s: seconds that the full trainings of all entry points would take in total, computed from the
             timings. An entry point is a training function or script.
-        timings: a pair for each timing of an entry point. The first element is the timing of the version to describe.
-            The second element is the timing of the migrated version in the same round, because only the migrated
-            version also runs with zero-cost loading (every loader repeats one batch from memory). For the metrics of
-            the migrated version, both elements are the same timing.
+        timings: pairs of timings, one pair for each round and each entry point that the round timed. The first timing
+            of a pair is of the version whose metrics are returned. The second timing is of the migrated version in the
+            same round, because only the migrated version also runs with zero-cost loading (every loader repeats one
+            batch from memory). For the metrics of the migrated version, both timings are the same object.
     """
     found: dict[str, float | None] = {one.name: None for one in METRICS}
     found["training_s"] = full_trainings_s

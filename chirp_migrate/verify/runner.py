@@ -31,7 +31,7 @@ from chirp_migrate.training.watch.interception import Interception
 from chirp_migrate.training.workload.calls import data_for_entry_points, load_model, prepare_call, seed_everything
 from chirp_migrate.training.workload.data import TrainingData
 from chirp_migrate.training.workload.entry_points import EntryPoint, TrainingSource, WorkloadSizes
-from chirp_migrate.training.workload.hook import training_call_names
+from chirp_migrate.training.workload.hook import names_of_training_calls
 from chirp_migrate.verify.equivalence.api import read_public_signatures
 from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
 from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, seed_dependent_aspects
@@ -69,7 +69,7 @@ def run(spec: RunSpec, parent: ParentConnection) -> RunResult:
     if spec.job is JobKind.NAMES:
         (entry,) = spec.entry_points
         with _wrap_user_errors(entry, "import"):
-            result.names = training_call_names(entry.hook, spec.sizes.for_warm_up())
+            result.names = names_of_training_calls(entry.hook, spec.sizes.for_warm_up())
         return result
     data = data_for_entry_points(spec.entry_points, spec.sizes.for_watched_run())
     for entry in spec.entry_points:
@@ -203,8 +203,8 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
     """Return an error of the project in one line, and the last lines of its traceback.
 
     Raises:
-        UserCodeError: the function raises ``raised`` again if ``raised`` does not wrap an error of the project's code.
-            Its ``__cause__`` is then None or a :class:`.TaskNotPossible`.
+        UserCodeError: the function raises ``raised`` itself if the project's code did not cause the error. This is the
+            case if the ``__cause__`` of ``raised`` is None or a :class:`.TaskNotPossible`.
     """
     error = raised.__cause__
     if error is None or isinstance(error, TaskNotPossible):

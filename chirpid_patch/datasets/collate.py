@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import default_collate
 
-from chirpid_patch.torch_private import collate_with, default_collate_is_unchanged
+from chirpid_patch.torch_private import default_collate_is_unchanged, default_collate_with
 
 __all__ = ["collate_as_workers", "collate_pairs", "is_stacking_collate", "make_worker_like_collate"]
 
@@ -51,7 +51,7 @@ def collate_as_workers(samples: Sequence[Any]) -> Any:
         RuntimeError, TypeError, AttributeError: a sample requires grad, or the dtype of the first sample cannot store
             the values of another sample. PyTorch raises the same error in a worker.
     """
-    return collate_with(samples, _stack_like_worker, _copy_like_worker)
+    return default_collate_with(samples, _stack_like_worker, _copy_like_worker)
 
 
 def make_worker_like_collate(collate: Callable[[Any], Any]) -> Callable[[Any], Any]:

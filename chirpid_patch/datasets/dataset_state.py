@@ -34,10 +34,10 @@ def state_fingerprint(value: Any) -> Any:
 
 
 def _state(value: Any, within: tuple[Any, ...]) -> Any:
-    """Return the state of ``value``.
+    """Return the fingerprint of ``value``, as :func:`state_fingerprint` describes.
 
-    ``within`` contains the objects that refer to ``value`` directly or indirectly. With these objects, the function
-    recognises a cycle of references, which would otherwise cause an endless recursion.
+    ``within`` contains the objects through which the recursion has reached ``value``: a dataset, one of its attributes,
+    and so on. If ``value`` is one of these objects, the references form a cycle, and the recursion stops.
     """
     if type(value) in _PLAIN_TYPES:
         return value

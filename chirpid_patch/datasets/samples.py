@@ -166,8 +166,9 @@ def stack_until_layout_differs(
         samples: iterator over samples. Reading ends at the first sample whose x differs in shape, dtype or layout from
             the first x.
         count: number of rows of the tensor; ``samples`` must not yield more samples.
-        supports_batch: function that returns whether to copy samples into one tensor. The argument of this function is
-            the first x as a batch (1, *shape of x).
+        supports_batch: function that gets the first x as a batch (1, *shape of x), and returns whether the caller can
+            process batches of such samples. If the function returns False, no sample is copied, and the first sample
+            is the only one that is read.
 
     Returns:
         Three values. The first value is the tensor (``count``, *shape of x), or None if no x was copied. The second

@@ -120,7 +120,7 @@ def _measure_waits(loader: Any, most: int, *, first_pass: bool, at_end: Callable
 
 @dataclass(frozen=True)
 class LoadingRate:
-    """The measured rate of a loading mode.
+    """The measured speed of one loading mode, in samples per second, with other values of the same measurement.
 
     Attributes:
         first_s: seconds until the first batch, including the construction of the loader.

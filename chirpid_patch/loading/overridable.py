@@ -9,7 +9,9 @@ _V_co = TypeVar("_V_co", covariant=True)
 
 
 class Overridable(Generic[_V_co]):
-    """A computed attribute. Users may assign another value, which does not affect the loader.
+    """An attribute of a loader, which computes the value whenever code reads the attribute.
+
+    Users may assign another value. The attribute then has this value, but the loader loads as before.
 
     Args:
         compute: function that computes the attribute from the loader.

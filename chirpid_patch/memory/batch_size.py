@@ -166,7 +166,10 @@ def calculate_optimal_batch_size(
             elif isinstance(output, Tensor):
                 loss = output.float().mean()
             else:
-                raise ValueError(f"the model's output is a {type(output).__name__}, not a tensor: pass criterion")
+                raise ValueError(
+                    f"the model's output is a {type(output).__name__}, not a tensor: "
+                    "pass a loss function as `criterion`"
+                )
         # The old gradients stay in memory during the forward pass, as in many training loops.
         chosen.zero_grad()
         scaler.scale(loss).backward()

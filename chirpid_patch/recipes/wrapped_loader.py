@@ -145,7 +145,7 @@ class WrappedDataLoader:
         self.iterations_per_epoch = iterations_per_epoch
         self._collate = collate_fn or default_collate
         chosen = _sampler(dataset, batch_size, is_train, sampler, weighted_sampler, indices, iterations_per_epoch, rng)
-        self._resampled = chosen if isinstance(chosen, ResampledSampler) else None
+        self._resampled = chosen if isinstance(chosen, RefreshableSampler) else None
 
         options: dict[str, Any] = {"generator": rng, **further}
         profits = target.type == pinning_device()
@@ -251,7 +251,7 @@ class WrappedDataLoader:
         super().__setattr__(name, value)
 
 
-class ResampledSampler(Sampler[Any]):
+class RefreshableSampler(Sampler[Any]):
     """A sampler whose method ``refresh`` replaces its indices, without a new loader or new workers.
 
     Args:
@@ -297,14 +297,14 @@ def _sampler(
         offers = {"num_samples": wanted or len(dataset), "batch_size": batch_size, "rng": rng}
         if by_weight:
             return _weighted_sampler(dataset, weighted, offers)
-        return ResampledSampler(partial(_call_with_known, sampler, offers))
+        return RefreshableSampler(partial(_call_with_known, sampler, offers))
     if given and wanted is not None:
         raise ValueError(
             f"iterations_per_epoch and {given[0]} exclude each other: {given[0]} determines the number of samples"
         )
     if indices is not None:
         draw = partial(_subset, dataset, indices, is_train, rng)
-        return ResampledSampler(draw) if callable(indices) else draw()
+        return RefreshableSampler(draw) if callable(indices) else draw()
     if wanted is not None:
         return RandomSampler(dataset, num_samples=wanted, generator=rng)
     return sampler
@@ -314,7 +314,7 @@ def _weighted_sampler(dataset: Any, weighted: Any, offers: dict[str, Any]) -> Sa
     if weighted is True:
         function = getattr(dataset, "get_weighted_sampler", None)
         if function is not None:
-            return ResampledSampler(partial(_call_with_known, function, offers))
+            return RefreshableSampler(partial(_call_with_known, function, offers))
         weighted = getattr(dataset, "sample_weights", None)
         if weighted is None:
             raise TypeError(

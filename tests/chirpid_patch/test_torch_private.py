@@ -153,11 +153,11 @@ def test_collation_is_as_published_until_somebody_adds_to_it(monkeypatch: pytest
 def test_tensors_and_text_can_be_put_together_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
     collation = torch.utils.data._utils.collate
     samples = [(torch.ones(2), "a", {"b": [np.ones(1), 1]})] * 2
-    assert same(torch_private.collate_with(samples, len, len), [2, 2, {"b": [2, torch.tensor([1, 1])]}])
+    assert same(torch_private.default_collate_with(samples, len, len), [2, 2, {"b": [2, torch.tensor([1, 1])]}])
     with pytest.raises(RuntimeError, match="sparse"):
-        torch_private.collate_with([torch.ones(2).to_sparse()], len, len)
+        torch_private.default_collate_with([torch.ones(2).to_sparse()], len, len)
     monkeypatch.delattr(collation, "collate_tensor_fn")
-    assert same(torch_private.collate_with(samples, len, len), default_collate(samples))
+    assert same(torch_private.default_collate_with(samples, len, len), default_collate(samples))
 
 
 def test_a_running_profiler_is_seen() -> None:

@@ -218,7 +218,7 @@ def test_a_seed_from_the_state_of_numpy_is_named_with_the_line_that_is_right() -
             np.random.seed(np.random.get_state()[1][0] + worker_id)
     """
     (message,) = advice("CHP017", text)
-    assert "`np.random.get_state()[1][0]` is 2147483648 in every worker" in message
+    assert "`np.random.get_state()[1][0]` is always 2147483648 in workers" in message
     assert "Write `np.random.seed(torch.initial_seed() % 2**32)`" in message
 
 

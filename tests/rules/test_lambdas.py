@@ -262,7 +262,10 @@ def test_lambdas_that_no_worker_needs_are_not_mentioned(text: str) -> None:
             "[DataLoader(ds, collate_fn=lambda b: (b, n)) for n in ds]",
             "after the comprehension reads only the last value of its variable `n`",
         ),
-        ("DataLoader(ds, collate_fn=lambda b: super().f(b))", "`super` would have another result after the move"),
+        (
+            "DataLoader(ds, collate_fn=lambda b: super().f(b))",
+            "the rewrite would move this code to a place where `super` has another result",
+        ),
     ],
 )
 def test_what_might_not_be_the_same_is_reported(body: str, reason: str) -> None:

@@ -368,7 +368,10 @@ def values(result: Any) -> Any:
             "def collate(b):\n    return ds, b\ntype('A', (), {'f': collate})",
             "an attribute of a class stores the function",
         ),
-        ("def collate(b):\n    return locals()", "`locals` would have another result after the move"),
+        (
+            "def collate(b):\n    return locals()",
+            "the rewrite would move this code to a place where `locals` has another result",
+        ),
         (
             "def collate(b):\n    return b\nuse(locals())",
             "`locals` in the enclosing function may read the local names of the enclosing function",

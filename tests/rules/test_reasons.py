@@ -238,7 +238,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP007",
-        "`locals` would have another result after the move",
+        "the rewrite would move this code to a place where `locals` has another result",
         ("def build(data, pad):\n    return DataLoader(data, collate_fn=lambda batch: [*batch, pad, locals()])\n"),
         ("locals()", "local()"),
     ),

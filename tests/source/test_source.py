@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from chirp_migrate.plans.plan import Edit
-from chirp_migrate.source.files import sync_folder
+from chirp_migrate.source.files import fsync_folder
 from chirp_migrate.source.text import SourceFile, UnreadableSource, apply_edits
 
 texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=60)
@@ -111,4 +111,4 @@ def test_only_file_systems_that_cannot_flush_a_folder_may_refuse(
 
     monkeypatch.setattr(os, "fsync", refuse)
     with pytest.raises(OSError) if fails else contextlib.nullcontext():
-        sync_folder(tmp_path)
+        fsync_folder(tmp_path)

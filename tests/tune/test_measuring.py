@@ -16,7 +16,7 @@ from torch.utils.data import DataLoader, Dataset, TensorDataset
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import UserCodeError
 from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, WorkloadSizes
-from chirp_migrate.tune.measured_dataset import make_measured_dataset, make_measured_dataset_from_loader
+from chirp_migrate.tune.measured_dataset import prepare_dataset_measurement, prepare_loader_measurement
 from chirp_migrate.tune.request import SettingsToMeasure, TuneTask
 from chirp_migrate.tune.runner import run
 from chirp_migrate.tune.saving import factory_arguments, save_picked_settings
@@ -62,7 +62,7 @@ class Waiting(Dataset[Any]):
 
 def fork(dataset: Any, migrated: bool) -> Any:
     """A measured dataset whose workers are forked."""
-    subject = make_measured_dataset(dataset, 4, migrated)
+    subject = prepare_dataset_measurement(dataset, 4, migrated)
     subject.options["multiprocessing_context"] = "fork"
     return subject
 
@@ -75,7 +75,7 @@ def test_the_rate_counts_what_came_and_leaves_the_start_out() -> None:
     dataset = Waiting(seconds=0.001)
     began = time.perf_counter()
     samples_per_s, rate = measure_settings(
-        make_measured_dataset(dataset, 4, uses_runtime=False), CandidateSettings(0, batch_size=4), seconds=0.1
+        prepare_dataset_measurement(dataset, 4, uses_runtime=False), CandidateSettings(0, batch_size=4), seconds=0.1
     )
     took = time.perf_counter() - began
     assert len(dataset.read) == 4 * (rate.batches + 1)  # the first batch is start-up and in no rate
@@ -112,7 +112,7 @@ def test_a_way_that_fails_is_reported_and_the_others_go_on(in_worker: str, migra
 def test_a_dataset_that_cannot_be_sent_to_spawned_workers_is_said_so() -> None:
     dataset = Waiting()
     dataset.transform = lambda value: value  # type: ignore[attr-defined]
-    subject = make_measured_dataset(dataset, 4, uses_runtime=False)
+    subject = prepare_dataset_measurement(dataset, 4, uses_runtime=False)
     subject.options["multiprocessing_context"] = "spawn"
     for migrated in (True, False):
         subject.report.migrated = migrated
@@ -136,7 +136,7 @@ def test_every_round_measures_every_way_in_another_order(monkeypatch: pytest.Mon
     monkeypatch.setattr(module, "measure_settings", noted)
     ways = setting_combinations((), (2,), (1, 2), 4, None)
     said: list[str | ProgressStep] = []
-    SettingsSweep(make_measured_dataset(Waiting(seconds=0), 4, uses_runtime=True), ways, 0.01, said.append).run()
+    SettingsSweep(prepare_dataset_measurement(Waiting(seconds=0), 4, uses_runtime=True), ways, 0.01, said.append).run()
     rounds = [asked[number : number + 3] for number in range(0, 3 * MIN_ROUNDS, 3)]
     assert rounds[0] == [0, 1, 2] and all(sorted(one) == [0, 1, 2] for one in rounds)
     assert rounds[0] != rounds[1] != rounds[2]
@@ -318,7 +318,10 @@ def test_a_migrated_dataset_is_kept_in_the_profile_or_it_says_why_not(tmp_path: 
 def test_the_factory_loads_as_the_profile_says(tmp_path: Path, measured: Callable[..., CandidateMeasurement]) -> None:
     profile, dataset = tmp_path / "profile.json", TensorDataset(torch.arange(40.0).reshape(20, 2), torch.arange(20))
     kept = save_picked_settings(
-        make_measured_dataset(dataset, 32, uses_runtime=True), [measured(0, [1000.0, 1010.0, 990.0])], profile, False
+        prepare_dataset_measurement(dataset, 32, uses_runtime=True),
+        [measured(0, [1000.0, 1010.0, 990.0])],
+        profile,
+        False,
     )
     assert kept is None
     make: Any = OptimalDataLoaderFactory.create_training_loader
@@ -335,7 +338,7 @@ def test_nothing_is_kept_of_pytorch_s_loader(tmp_path: Path, sets: str) -> None:
 
 
 def test_a_rate_that_is_hardly_known_is_not_kept(tmp_path: Path, measured: Callable[..., CandidateMeasurement]) -> None:
-    subject = make_measured_dataset(Waiting(seconds=0), 32, uses_runtime=True)
+    subject = prepare_dataset_measurement(Waiting(seconds=0), 32, uses_runtime=True)
     profile = tmp_path / "profile.json"
     problem = save_picked_settings(subject, [measured(0, [10.0, 4000.0, 90.0])], profile, False)
     assert problem is not None and "this range is too wide" in problem and not profile.exists()
@@ -344,7 +347,7 @@ def test_a_rate_that_is_hardly_known_is_not_kept(tmp_path: Path, measured: Calla
 def test_a_migrated_call_finds_what_its_original_had_as_a_bound() -> None:
     dataset = TensorDataset(torch.arange(8.0))
     before = DataLoader(dataset, batch_size=4, shuffle=True, num_workers=2, drop_last=True)
-    plain, migrated = factory_arguments(make_measured_dataset_from_loader(before, "training"), thread_safe=False)
+    plain, migrated = factory_arguments(prepare_loader_measurement(before, "training"), thread_safe=False)
     as_called = {
         "pin_memory": False, "batch_size": 4, "shuffle": True, "drop_last": True, "prefetch_factor": None,
         "thread_safe": False, "num_workers": 2,
@@ -357,7 +360,7 @@ def test_a_migrated_call_finds_what_its_original_had_as_a_bound() -> None:
 def test_a_migrated_call_is_given_the_best_within_its_bound(
     tmp_path: Path, measured: Callable[..., CandidateMeasurement]
 ) -> None:
-    subject = make_measured_dataset_from_loader(
+    subject = prepare_loader_measurement(
         DataLoader(TensorDataset(torch.arange(8.0)), batch_size=4, num_workers=2), "training"
     )
     sweep = [measured(0, [100] * 3), measured(2, [200] * 3), measured(8, [400] * 3)]

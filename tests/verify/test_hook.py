@@ -13,7 +13,7 @@ from chirp_migrate.training.workload.entry_points import WorkloadSizes
 from chirp_migrate.training.workload.hook import (
     is_function_reference,
     make_training_call,
-    training_call_names,
+    names_of_training_calls,
     workload_file_candidates,
 )
 
@@ -66,7 +66,7 @@ def test_calls_are_named_and_each_gets_objects_of_its_own(tree: Path) -> None:
         "    return {'first': lambda: train('first'), 'second': lambda: train('second')}\n"
     )
     reference = "bench/own_calls.py:work"
-    assert training_call_names(reference, SIZES) == ["first", "second"]
+    assert names_of_training_calls(reference, SIZES) == ["first", "second"]
     assert make_training_call(reference, "first", SIZES)() == (["first"], 6)
     assert make_training_call(reference, "second", SIZES)() == (["second"], 6), (
         "what the first training did is not seen"
@@ -89,7 +89,7 @@ def test_calls_are_named_and_each_gets_objects_of_its_own(tree: Path) -> None:
 def test_what_a_function_must_give(tree: Path, number: int, body: str, sentence: str) -> None:
     (tree / f"wrong{number}.py").write_text(body + "\n")
     with pytest.raises(TaskNotPossible, match=sentence):
-        training_call_names(f"wrong{number}.py:work", SIZES)
+        names_of_training_calls(f"wrong{number}.py:work", SIZES)
 
 
 def test_a_model_that_is_not_there_is_said_with_those_that_are(tree: Path) -> None:
@@ -105,4 +105,4 @@ def test_a_model_that_is_not_there_is_said_with_those_that_are(tree: Path) -> No
 
 def test_a_file_that_is_not_there(tree: Path) -> None:
     with pytest.raises(TaskNotPossible, match=r"nowhere\.py"):
-        training_call_names("nowhere.py:work", SIZES)
+        names_of_training_calls("nowhere.py:work", SIZES)

@@ -13,7 +13,7 @@ from chirp_migrate.cli.verify import parse_verify_options
 from chirp_migrate.errors import ChirpMigrateError, UsageProblem
 from chirp_migrate.training.errors import TaskNotPossible
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
-from chirp_migrate.training.workload.hook import make_training_call, training_call_names
+from chirp_migrate.training.workload.hook import make_training_call, names_of_training_calls
 
 TRAINER = "def train(dataset, epochs, batch_size):\n    return len(dataset), epochs, batch_size\n"
 
@@ -55,7 +55,7 @@ def test_what_is_written_works_once_it_is_filled_in(tmp_path: Path, monkeypatch:
     (tmp_path / "chirp_verify.py").write_text(filled.replace("# return train(", "return train("))
     monkeypatch.delitem(sys.modules, "chirp_verify")
     try:
-        assert training_call_names("chirp_verify.py:workload", sizes) == ["train"]
+        assert names_of_training_calls("chirp_verify.py:workload", sizes) == ["train"]
         assert make_training_call("chirp_verify.py:workload", "train", sizes)() == (5, 2, 32)
     except TaskNotPossible as problem:
         raise AssertionError(problem) from problem

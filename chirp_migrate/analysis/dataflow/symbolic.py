@@ -248,7 +248,8 @@ class Evaluator:
         source: function that returns the source text of a node, for values that are not modelled.
         inline: function that returns the definition of a called function, such as a method of the same class, or None.
             The evaluator evaluates the body of this definition instead of the call. If the function returns None, the
-            value of the call is a :class:`Call`. By default, no body is evaluated.
+            value of the call is a :class:`Call`. Without the argument ``inline``, the value of every call is a
+            :class:`Call`, and the evaluator evaluates the bodies of no called functions.
     """
 
     def __init__(self, source: Callable[[cst.CSTNode], str], inline: Inline | None = None) -> None:

@@ -102,7 +102,10 @@ class WorkerUseFinder:
         return self._known[node]
 
     def purpose_of_function(self, node: cst.FunctionDef) -> str | None:
-        """Return the purpose of a local function, inferred from the places that read the function's name."""
+        """Return the purpose for which workers need a local function, such as "collate_fn"; None if no worker needs it.
+
+        The purpose is inferred from the code that reads the function's name.
+        """
         return self._first_purpose(variable_reads(self._module, node.name.value, self._module.scopes.scope_of(node)))
 
     def purpose_of_class(self, node: cst.ClassDef) -> str | None:

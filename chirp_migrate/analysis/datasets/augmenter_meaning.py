@@ -288,9 +288,10 @@ class _MaskGrammar:
     def _check_mask(self, steps: Sequence[ast.stmt], names: _Names, count: str, conditions: frozenset[str]) -> None:
         """Check the statements that apply one mask.
 
-        The statements may first assign sizes to variables. Then they must assign a random width and a random start to
-        variables, and ``mask_value`` to a range of the copy. An ``if`` may enclose these three assignments. An ``if``
-        with the condition that the width is above 0 may enclose the last two assignments.
+        The first statements may assign sizes to variables. Then three statements must follow. They assign a random
+        width to a variable, a random start to another variable, and ``mask_value`` to a range of the copy of the
+        sample. An ``if`` may enclose all three statements. An ``if`` with the condition that the width is above 0 may
+        enclose the last two statements.
         """
         parameter, axis = _AXES[count]
         steps = list(steps)

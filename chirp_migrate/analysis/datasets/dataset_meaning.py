@@ -42,8 +42,8 @@ class StandardizedSamples:
 
 
 @dataclass(frozen=True)
-class AugmentationStage:
-    """One augmentation of a sample (x, y).
+class ConditionalTransform:
+    """A transform that a dataset applies to the x of each sample (x, y).
 
     The dataset applies ``function`` to x if the value ``gate`` is true at run time, or always if ``gate`` is None.
     """
@@ -54,13 +54,13 @@ class AugmentationStage:
 
 @dataclass(frozen=True)
 class AugmentedSamples:
-    """The samples (x, y) of ``dataset``, with ``stages`` applied to x.
+    """The samples (x, y) of ``dataset``, with ``transforms`` applied to x.
 
-    If ``training`` is not None, the stages are applied only while this flag is true.
+    If ``training`` is not None, the transforms are applied only while this flag is true.
     """
 
     dataset: Value
-    stages: tuple[AugmentationStage, ...]
+    transforms: tuple[ConditionalTransform, ...]
     training: Value | None
 
 
@@ -229,12 +229,14 @@ def match_augmentation_pattern(getitem_result: GetitemResult) -> AugmentedSample
     training = next(
         (c for c in getitem_result.conditions if _flag_name(c) in ("training", "train", "is_training")), None
     )
-    stages: list[AugmentationStage] = []
+    transforms: list[ConditionalTransform] = []
     for function in full:
         applied = [truths for truths, chain in chains.items() if function in chain]
         gates = [None, *(condition for condition in getitem_result.conditions if condition != training)]
-        stages += [AugmentationStage(function, gate) for gate in gates if truths_with(training, gate) == applied][:1]
-    return AugmentedSamples(datasets.pop(), tuple(stages), training) if len(stages) == len(full) else None
+        transforms += [
+            ConditionalTransform(function, gate) for gate in gates if truths_with(training, gate) == applied
+        ][:1]
+    return AugmentedSamples(datasets.pop(), tuple(transforms), training) if len(transforms) == len(full) else None
 
 
 def _applied_functions(value: Value) -> tuple[Value, tuple[Value, ...]] | None:

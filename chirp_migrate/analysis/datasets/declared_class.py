@@ -228,8 +228,8 @@ class _DeclaredReader:
 
         ``none_tested`` contains the values that the code compares with None.
         """
-        stages = meaning.stages if isinstance(meaning, AugmentedSamples) else ()
-        flags = {stage.gate for stage in stages if stage.gate != stage.function}
+        transforms = meaning.transforms if isinstance(meaning, AugmentedSamples) else ()
+        flags = {transform.gate for transform in transforms if transform.gate != transform.function}
         flags |= {meaning.training} if isinstance(meaning, AugmentedSamples) else set()
         try:
             arguments = list(_decorator_arguments(meaning))

@@ -61,7 +61,7 @@ def match_dataset_type_call(module: Module, type_call: cst.Call, member_dict: cs
     if meaning is None or lengths != {Call(Name("len"), (meaning.dataset,))}:
         return None
     tested = samples.none_tested
-    if any(one.gate is not None and (one.gate != one.function or one.gate not in tested) for one in meaning.stages):
+    if any(one.gate is not None and (one.gate != one.function or one.gate not in tested) for one in meaning.transforms):
         return None
     return None if meaning.training in tested else meaning
 

@@ -115,7 +115,8 @@ class LoaderGains:
 
     Args:
         project: the user's project before any rewrite.
-        objects: the unpicklable objects in the loaders. ``objects.run`` is the run of the program on abstract values.
+        objects: the unpicklable objects in the loaders. To find the loaders and the objects, the analysis evaluated the
+            program with abstract values. ``objects.run`` is this evaluation.
     """
 
     def __init__(self, project: Project, objects: UnpicklableObjects) -> None:
@@ -378,11 +379,17 @@ class LoaderGains:
         return [loader for node in nodes for loader in self._loaders[module.path][node]]
 
     def _calls_by_offset(self, module: Module) -> dict[int, list[ast.AST]]:
-        """Return the calls that build loaders in a module, by their offsets in the current text of the module."""
+        """Return the calls that build loaders in a module.
+
+        The result is a dictionary: offset of a call in the current text of the module → nodes of the original text.
+        """
         return self._index_by_offset(module, self._loaders)
 
     def _code_of_objects(self, module: Module) -> dict[int, list[ast.AST]]:
-        """Return the code in a module that creates unpicklable objects in loaders, by offsets in the current text."""
+        """Return the places in a module that create unpicklable objects, if a loader contains these objects.
+
+        The result is a dictionary: offset in the current text of the module → nodes of the original text.
+        """
         return self._index_by_offset(module, self._holders)
 
     def _index_by_offset(

@@ -194,10 +194,15 @@ def _reading_of_class(project: Project, instance: Instance, cls: ClassObject, de
 
 
 def dataset_reading_of_instance(project: Project, instance: Instance, cls: ClassObject) -> DatasetReading:
-    """Return how the samples of ``instance`` are read, if ``cls`` is the class that defines ``__getitem__``.
+    """Return how the samples of a dataset are read.
 
-    The class ``cls`` is the class of ``instance``, or one of its bases. Samples of a declared dataset (a class with a
-    decorator of ``chirpid_patch``) are read in whole batches.
+    Samples of a declared dataset (a class with a decorator of ``chirpid_patch``) are read in whole batches.
+
+    Args:
+        project: the user's project.
+        instance: the dataset, an object of a class of the project.
+        cls: the class that defines ``__getitem__`` or ``__getitems__`` of the dataset. It is the class of the dataset,
+            or one of its bases.
     """
     node = cls.place.node
     if not isinstance(node, ast.ClassDef):

@@ -124,7 +124,7 @@ def _use_by_step(module: Module, project: Project, node: cst.Name | cst.Attribut
 
 
 def _use_of_variable(module: Module, project: Project, name: cst.Name) -> LoaderClassUse:
-    """Return the use of ``DataLoader`` as the value of a variable or parameter."""
+    """Return how code uses ``DataLoader`` if ``name`` is a variable or parameter that contains the class."""
     scope = module.scopes.scope_of(name)
     if isinstance(scope.node, cst.ClassDef):  # in the body of a class, a function would become a method
         return LoaderClassUse("used-as-value", f"stored in the class attribute `{name.value}`")
@@ -142,10 +142,10 @@ def _use_of_attribute(module: Module, project: Project, attribute: str) -> Loade
 
 
 def _use_of_stored_class(module: Module, reads: Sequence[cst.CSTNode], where: str, shared: bool) -> LoaderClassUse:
-    """Return the use of ``DataLoader`` as the value of a variable or attribute.
+    """Return how code uses ``DataLoader`` if a variable or attribute contains the class.
 
-    ``reads`` contains the places that read the variable or attribute, and ``where`` describes it for messages.
-    ``shared`` is True if files other than this module may read the name.
+    ``reads`` contains the places that read the variable or attribute. ``where`` describes the variable or attribute for
+    messages. ``shared`` is True if files other than this module may read the name.
     """
     is_called = bool(reads) and all(isinstance(module.parents[read], cst.Call) for read in reads)
     return _CALLED_LATER if is_called and not shared else LoaderClassUse("used-as-value", where)

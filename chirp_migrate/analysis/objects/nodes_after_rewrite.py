@@ -21,8 +21,10 @@ class NodesAfterRewrite:
     """Find nodes of an original text in the rewritten text.
 
     A definition in one text corresponds to a definition with the same name in the other text. Loops correspond if they
-    have the same header, and other nodes if they have the same structure. The class assumes that a rewrite removes
-    nodes, but keeps the order of the remaining nodes. The search takes time that is linear in the size of the text.
+    have the same header, and other nodes if they have the same structure. If several nodes have the same structure, the
+    first of these nodes in the original text corresponds to the first of these nodes in the rewritten text, and so on.
+    If the rewritten text has fewer of these nodes, its last node also corresponds to all remaining nodes of the
+    original text. The search takes time that is linear in the size of the text.
 
     Args:
         before: the text that contains the nodes.

@@ -42,8 +42,8 @@ from chirp_migrate.analysis.objects.values import (
     comparison_result,
     is_main_guard,
     possible_texts,
-    replace_module_places,
     scope_around_comprehensions,
+    set_place_of_modules,
     single_possible_key,
     truth_value,
     unknown_text_ending_with,
@@ -537,10 +537,10 @@ class AbstractRun(TracedCalls):
             case ast.Constant(value=value):
                 return (Constant(value),)
             case ast.Name(id=name):
-                return replace_module_places(self._name(name, scope), scope.path, node)
+                return set_place_of_modules(self._name(name, scope), scope.path, node)
             case ast.Attribute(value=owner, attr=name):
                 found = unite_values(*(self._attribute(thing, name) for thing in self._value(owner, scope)))
-                return replace_module_places(found, scope.path, node)
+                return set_place_of_modules(found, scope.path, node)
             case ast.Call():
                 return self._call_expression(node, scope)
             case ast.Lambda():

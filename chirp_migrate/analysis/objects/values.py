@@ -125,9 +125,10 @@ def loaders_in(value: Value, depth: int = 2) -> Iterator[LoaderObject]:
 
 
 def possible_texts(value: Value) -> list[str]:
-    """Return the possible texts of strings and paths in a value.
+    """Return the known texts of the strings and ``Path`` objects that an abstract value contains.
 
-    If the beginning of a text is unknown, the result contains only the known end of the text, such as ``/train.csv``.
+    If only the end of a text is known, such as ``/train.csv``, the result contains this end. The result omits strings
+    and paths of which nothing is known.
     """
     found = [one.value for one in value if isinstance(one, Constant) and isinstance(one.value, str)]
     paths = (one.cells.get(0, ()) for one in value if isinstance(one, Instance) and one.cls == "pathlib.Path")
@@ -139,7 +140,7 @@ def unknown_text_ending_with(value: Value) -> Value:
     return tuple(Constant(text, is_whole=False) for text in possible_texts(value)) or UNKNOWN
 
 
-def replace_module_places(value: Value, path: str, node: ast.expr) -> Value:
+def set_place_of_modules(value: Value, path: str, node: ast.expr) -> Value:
     """Return ``value``, with ``node`` of the file at ``path`` as the place of modules and standard streams.
 
     No code of the project creates a module object or a stream such as ``sys.stdout``. So rules report such an object at

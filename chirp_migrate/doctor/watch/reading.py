@@ -210,7 +210,7 @@ def record_fetchers(make_receiver: Callable[[Any], RecordReceiver | None]) -> It
 
 
 def passes_with_new_workers(recordings_folder: Path) -> list[int]:
-    """Return the numbers of the iterations over loaders in which at least one new worker process began."""
+    """Return the number (:attr:`.LoaderPass.number`) of each loader pass in which at least one new worker began."""
     return sorted({int(path.name.partition("-")[0]) for path in recordings_folder.glob("*.jsonl")})
 
 

@@ -73,7 +73,7 @@ def _moments(tensor: torch.Tensor) -> ValueSums | None:
     return ValueSums(count, values.sum(others).tolist(), [norm * norm for norm in norms.tolist()], lows, highs)
 
 
-def float64_bytes_by_position(batch: Any) -> dict[str, int]:
+def sizes_of_float64_tensors(batch: Any) -> dict[str, int]:
     """Return a dictionary: position of a float64 tensor in the batch → size of this tensor in bytes."""
     return {
         place: leaf.nbytes
@@ -82,7 +82,7 @@ def float64_bytes_by_position(batch: Any) -> dict[str, int]:
     }
 
 
-def cpu_bytes_by_position(batch: Any) -> dict[str, int]:
+def sizes_of_large_cpu_tensors(batch: Any) -> dict[str, int]:
     """Return a dictionary: position of a CPU tensor of 1 MiB or more in the batch → size of this tensor in bytes."""
     return {place: leaf.nbytes for place, leaf in _large_cpu_tensors(batch).items()}
 

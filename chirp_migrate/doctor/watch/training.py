@@ -54,11 +54,11 @@ from chirp_migrate.doctor.watch.reading import (
 )
 from chirp_migrate.doctor.watch.results import functions_by_code_object
 from chirp_migrate.doctor.watch.samples import (
-    cpu_bytes_by_position,
     describe_batch,
-    float64_bytes_by_position,
     is_pinned,
     noncontiguous_tensors,
+    sizes_of_float64_tensors,
+    sizes_of_large_cpu_tensors,
 )
 from chirp_migrate.training.watch.epoch_detector import EpochDetector, StopTraining, call_before_backward
 from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper, SamplerRecorder
@@ -216,7 +216,7 @@ class _TrainingWatch(Interception):
             one.sizes.append(count_batch_samples(batch))
             one.has_gradients.append(has_gradients)
             if len(one.sizes) == 1:
-                one.doubles, one.moved = float64_bytes_by_position(batch), cpu_bytes_by_position(batch)
+                one.doubles, one.moved = sizes_of_float64_tensors(batch), sizes_of_large_cpu_tensors(batch)
                 one.is_pinned, one.strided = is_pinned(batch), noncontiguous_tensors(batch)
             if info.num_workers:
                 one.handles.append(_count_file_descriptors(self._process))

@@ -44,14 +44,18 @@ def workload_file_candidates(reference: str) -> tuple[str, ...]:
     return tuple(f"{folder}{path}{end}" for folder in ("", "src/") for end in (".py", "/__init__.py"))
 
 
-def training_call_names(reference: str, sizes: WorkloadSizes) -> list[str]:
+def names_of_training_calls(workload_function: str, sizes: WorkloadSizes) -> list[str]:
     """Call the user's workload function, and return the names of its training calls in the order in which they run.
+
+    Args:
+        workload_function: the function, as in ``chirp_verify.py:workload``.
+        sizes: the argument of the function.
 
     Raises:
         NoSuchObject: the workload function does not exist.
         TaskNotPossible: the workload function does not return a dictionary of named calls.
     """
-    return [name[:] for name in _calls_of_hook(reference, sizes)]  # convert subclasses of str to str
+    return [name[:] for name in _calls_of_hook(workload_function, sizes)]  # convert subclasses of str to str
 
 
 def make_training_call(reference: str, name: str, sizes: WorkloadSizes) -> Callable[[], Any]:

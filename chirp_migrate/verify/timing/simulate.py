@@ -39,11 +39,12 @@ class StandInModel(torch.nn.Module):
 
 
 class SimulatedSteps(Interception):
-    """Context manager that adds a simulated step after each training batch.
+    """Context manager in which each training step takes at least ``step_s`` seconds, as on a simulated device.
 
-    A training batch is a batch that the training takes while gradients are enabled. The simulated step sleeps until
-    ``step_s`` seconds have passed since the training received the batch. Enter this context after all other contexts
-    that replace ``iter(loader)``, so that the times that the other contexts measure do not include the sleep.
+    A training step begins when the training receives a batch while gradients are enabled, and ends when the training
+    requests the next batch. If the training requests the next batch too early, the context sleeps for the rest of the
+    ``step_s`` seconds before it loads this batch. Enter this context after all other contexts that replace
+    ``iter(loader)``, so that the times that the other contexts measure do not include the sleep.
     """
 
     def __init__(self, step_s: float) -> None:
