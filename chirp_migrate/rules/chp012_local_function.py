@@ -121,9 +121,10 @@ class LocalFunction(Rule):
       function, and the module defines every name in the annotations above the new place. These conditions do not apply
       to a module with `from __future__ import annotations`.
 
-    By default the rule moves a function only if a loader that holds the function may have workers. If the rule finds no
-    loader that holds the function, the rule moves the function only if the file or an imported file contains a loader
-    with workers, or sets a number of workers. Loaders in tests count only for code in tests.
+    By default the rule moves a function only if a loader that holds the function may have workers that are not provably
+    forked. If the rule finds no loader that holds the function, the rule moves the function only if the file or an
+    imported file contains a loader with workers, or sets a number of workers. Loaders in tests count only for code in
+    tests.
     """
 
     code = "CHP012"
