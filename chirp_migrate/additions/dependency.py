@@ -186,7 +186,7 @@ def _lists_with_torch(root: Path, line_length: int | None) -> tuple[list[_TorchL
 
     The lists are in the order of :func:`dependency_plan`. The paths do not contain files that already require the
     runtime. If no file lists torch, and the project is not a package, the only list is the requirements file of the
-    project.
+    project, if the project has one.
     """
     found: list[_TorchList] = []
     others: list[str] = []

@@ -178,7 +178,8 @@ def _reads_parameter(node: cst.BaseExpression, function: cst.Lambda) -> bool:
 def _verb_with_object(verb: str, node: cst.BaseExpression) -> str:
     """Return a verb with the name of an operand, such as ``add_noise``.
 
-    If the operand has no suitable name, as ``(a + b)`` in ``x + (a + b)``, the result is always ``shift``.
+    An integer counts as a name, as in ``add_5``. If the operand has no suitable name, as ``(a + b)`` in ``x + (a +
+    b)``, the result is always ``shift``.
     """
     match node:
         case cst.Integer(value=value) if value.isdigit():

@@ -124,6 +124,7 @@ def local_import_edits(
 
     * The module imports ``name`` at the top level, outside of a ``__main__`` block.
     * A function imports ``name``, and the module imports torch at the top level. The runtime then loads quickly.
+    * A ``__main__`` block imports ``name``, and the top level already binds the name that ``new_import`` binds.
     """
     variable = module.scopes.lookup(name.value, name)
     if variable is None:

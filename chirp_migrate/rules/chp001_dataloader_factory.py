@@ -83,10 +83,11 @@ class DataLoaderFactory(Rule):
       `train.DataLoader = Fake` counts as a replacement, but an assignment to `self.DataLoader` does not. An assignment
       to an attribute of `DataLoader` counts as a replacement. In a file that mentions `DataLoader`, an assignment to
       `__defaults__`, `__kwdefaults__` or `__code__` of any function counts as a replacement, because the function may
-      be a method of `DataLoader`. A call of `reload` for PyTorch's module `dataloader` counts as a replacement. Some
-      projects set attributes with computed names, as in `setattr(module, name, value)`. In such a project, any call
-      with an argument `"DataLoader"` or `DataLoader=…` counts as a replacement. A `patch` of PyTorch's own module does
-      not count, because modules that have imported the class do not see this patch.
+      be a method of `DataLoader`. Some projects set attributes with computed names, as in `setattr(module, name,
+      value)`. In such a project, any call with an argument `"DataLoader"` or `DataLoader=…` counts as a replacement. A
+      `patch` of PyTorch's own module, or a `reload` of PyTorch's module `dataloader`, counts for code that gets the
+      class from PyTorch's module again, as in `data.DataLoader(…)` or with an import in a function. A name that the
+      module imports at its top level still refers to the original class, so neither replacement counts for such a name.
     - `name-not-hidden`: no function, class or comprehension around the call binds the name `OptimalDataLoaderFactory`
       to another object. Each rule has such a condition for the names that its rewritten code imports.
 

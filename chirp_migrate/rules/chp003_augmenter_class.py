@@ -70,16 +70,17 @@ class WorkerSafeAugmenter(Rule):
       write `max(0, size - width)`, or may draw the start only if `width > 0`.
     - `stretch`: each mask sets the range from `start` to `start + width` to `self.mask_value`, in all rows or in all
       columns. The mask does nothing else. If the code writes `x[:, a:b, :]`, the code first unpacks the shape of `x`
-      into three names. A sample with more axes then raises an error before any mask.
+      into three names. For a sample with more axes, this statement raises an error.
     - `noise`: the result is `clamp(x + randn_like(x) * std, 0, 1)`. The code may compute parts of this expression in
       earlier statements, as in `noise = torch.randn_like(x) * self.std`, and must use each such variable.
     - `usual-names`: in all calls in the body of the class, the names `random`, `torch`, `np` (NumPy) and `Image`
       (Pillow) refer to these modules. The names `len`, `min`, `max` and `range` refer to Python's own functions.
 
     By default, the rule decorates a class only if a loader of the project may apply the class to whole batches. Such a
-    loader has a gain (see docs/glossary.md), and has no `collate_fn` of the project. If the rule finds loaders whose
-    dataset contains the class, only these loaders count. Otherwise, all loaders of the project count. Loaders in tests
-    count only for classes in tests. With `--all-loaders`, this condition does not apply.
+    loader has a gain (see docs/glossary.md), and has no `collate_fn` of the project or of a library other than PyTorch.
+    A lambda as `collate_fn` is permitted. If the rule finds loaders whose dataset contains the class, only these
+    loaders count. Otherwise, all loaders of the project count. Loaders in tests count only for classes in tests. With
+    `--all-loaders`, this condition does not apply.
     """
 
     code = "CHP003"

@@ -130,7 +130,7 @@ def _rewrite_loop(module: Module, project: Project, node: cst.For, found: Standa
             "statement such as `return` in between"
         )
     elif unfinished_list_may_be_seen(module, node, collected):
-        problem = f"code may read `{collected}` while the loop still fills the list"
+        problem = f"code may read `{collected}` before the loop has filled the list"
     elif any(may_be_read_outside_loop(module, project, node, one) for one in sorted(names_in_code(node))):
         problem = "code outside the loop may read a variable that the loop assigns"
     if empty is None or problem:

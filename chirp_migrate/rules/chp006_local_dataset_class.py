@@ -51,9 +51,9 @@ class LocalDatasetClass(Rule):
 
     - `only-constructed`: the code outside of the class only calls the class, without ``*`` and ``**``. At each call,
       the class is provably defined. If the class captures values (uses variables of an enclosing function), the rewrite
-      adds these values as arguments to each call. So each captured name must refer to the same variable at the call as
-      in the class. The only argument must not be a generator without its own brackets, as in `Birds(x for x in data)`.
-      If the class has no `__init__`, the calls must have no arguments.
+      adds these values as arguments to each call. Three more conditions then apply. Each captured name must refer to
+      the same variable at the call as in the class. The only argument must not be a generator without its own brackets,
+      as in `Birds(x for x in data)`. If the class has no `__init__`, the calls must have no arguments.
     - `directly-in-function`: the definition of the class is directly in a function, not in the body of another class.
       The definition is not the only statement of its block, because the block would be empty after the move.
     - `no-decorator`: the class has no decorators and no keywords, such as `metaclass=`.
@@ -82,9 +82,10 @@ class LocalDatasetClass(Rule):
       compares `type(dataset)` with the class of another object, or creates an object with `type(dataset)(…)`. If the
       class captures values, its methods and bases do not create objects with ``type(self)`` or ``cls``.
     - `captured-in-methods`: the class reads captured names (variables of an enclosing function) only in the bodies of
-      its methods. The rewrite reads the value of `scale` from `self._captured_scale`. So each method that reads a
-      captured name has ``self`` as its first parameter, and has no decorator. These two conditions do not apply to
-      ``__init__``, which gets the values as arguments, and do not apply to imported names.
+      its methods. For example, the rewritten methods read the value of a captured name `scale` from
+      `self._captured_scale`. So each method that reads a captured name has ``self`` as its first parameter, and has no
+      decorator. These two conditions do not apply to ``__init__``, which gets the values as arguments, and do not apply
+      to imported names.
     - `bound-once`: each captured name (a variable of an enclosing function) gets its value on every path to the class.
       No code deletes the name, and no inner function binds the name again. No ``except … as`` binds the name. The name
       may get its value in a `with` block only if the context managers provably do not swallow exceptions. The name may
@@ -127,11 +128,11 @@ class LocalDatasetClass(Rule):
     The class gets another name if its name is taken at module level, or if pytest would collect a class with this name.
     Objects of a class that captures values get attributes for these values.
 
-    By default the rule moves a class only if a loader that contains an object of the class may have workers, or can
-    read whole batches after the move. If the rule finds no loader with such an object, the rule moves the class only if
-    code in the file of the class, or in a file that this file imports, may need workers. The code may need workers if
-    it builds a loader that may have workers, or contains `num_workers` or `max_workers` with a value that is not 0 or
-    None. Loaders in tests count only for code in tests.
+    By default the rule moves a class only if a loader that contains an object of the class may have workers that are
+    not provably forked, or can read whole batches after the move. If the rule finds no loader with such an object, the
+    rule moves the class only if code in the file of the class, or in a file that this file imports, may need workers.
+    The code may need workers if it builds a loader that may have workers, or contains `num_workers` or `max_workers`
+    with a value that is not 0 or None. Loaders in tests count only for code in tests.
     """
 
     code = "CHP006"

@@ -87,15 +87,15 @@ class PicklableFunction(Rule):
     - `not-inspected`: no code uses an attribute of the lambda, or passes the lambda to `inspect`. The analysis traces
       the lambda through all variables, attributes, containers and parameters that may hold the lambda. No file of the
       project sets an attribute on the lambda, or passes the lambda on in a way that the analysis cannot trace. The
-      replacement of the lambda is a module-level function, a `partial`, a method, or an object of `chirpid_patch`. All
-      of these bind values, except a module-level function. If the replacement is not a `partial`, no file uses the
-      lambda as a key or set element, or passes the lambda to `id` or `hash`. No file contains `isfunction`, `ismethod`,
-      `isroutine`, `FunctionType` or `LambdaType`. No file reads the attributes `__name__`, `__qualname__`, `__code__`,
-      `__defaults__` or `__closure__`, except from a class, as in `type(x).__name__`. No file checks whether an object
-      is a `MethodType`. If the replacement binds values, no file reads the attributes `__doc__`, `__annotations__`,
-      `__kwdefaults__`, `__globals__` or `__module__`, except from a class. If the replacement binds values, no file
-      reads the class of the lambda (as `type(f)` does), except in `raise` statements. If the replacement is a
-      `partial`, no file checks whether an object is a `partial`.
+      replacement of the lambda is a function of the module, a `partial`, a method, or a class or function of
+      `chirpid_patch`. All of these count as replacements that bind values, except a function of the module. If the
+      replacement is not a `partial`, no file uses the lambda as a key or set element, or passes the lambda to `id` or
+      `hash`. No file contains `isfunction`, `ismethod`, `isroutine`, `FunctionType` or `LambdaType`. No file reads the
+      attributes `__name__`, `__qualname__`, `__code__`, `__defaults__` or `__closure__`, except from a class, as in
+      `type(x).__name__`. No file checks whether an object is a `MethodType`. If the replacement binds values, no file
+      reads the attributes `__doc__`, `__annotations__`, `__kwdefaults__`, `__globals__` or `__module__`, except from a
+      class. If the replacement binds values, no file reads the class of the lambda (as `type(f)` does), except in
+      `raise` statements. If the replacement is a `partial`, no file checks whether an object is a `partial`.
     - `not-copied`: the replacement binds no values (see `not-inspected`), or no file of the project copies objects
       deeply. Deep copies are calls of `deepcopy`, `asdict`, `astuple`, `AveragedModel` and `pickle.dumps`. A file that
       uses `BaseEstimator` (scikit-learn) or skorch also counts as a file with deep copies, because `clone` copies the
@@ -135,11 +135,11 @@ class PicklableFunction(Rule):
     may get another value. Any other lambda becomes a function whose name describes the work or the purpose of the
     lambda, such as `_add_noise` or `_collate_fn`.
 
-    By default the rule moves a lambda only if a loader that holds the lambda may have workers, or can read whole
-    batches after the rewrite. If the rule finds no loader that holds the lambda, the rule moves the lambda only if code
-    in the file of the lambda, or in a file that this file imports, may need workers. The code may need workers if it
-    builds a loader that may have workers, or contains `num_workers` or `max_workers` with a value that is not 0 or
-    None. Loaders in tests count only for code in tests.
+    By default the rule moves a lambda only if a loader that holds the lambda may have workers that are not provably
+    forked, or can read whole batches after the rewrite. If the rule finds no loader that holds the lambda, the rule
+    moves the lambda only if code in the file of the lambda, or in a file that this file imports, may need workers. The
+    code may need workers if it builds a loader that may have workers, or contains `num_workers` or `max_workers` with a
+    value that is not 0 or None. Loaders in tests count only for code in tests.
     """
 
     code = "CHP007"

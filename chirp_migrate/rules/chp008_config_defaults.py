@@ -37,10 +37,10 @@ class ConfigDefaults(Rule):
       ends in `config`, and has no decorator that may print arguments. No code prints, saves, compares or unpacks a
       configuration. No code reads variables with `locals`, `globals`, `eval` or stack frames. If an attribute stores a
       configuration, no code reads all attributes of an object, as `vars(trainer)` does. No code then passes a variable
-      to `save`, `dump` or `dumps`, unless the variable contains a dictionary or list. If an attribute stores a
-      configuration, the object with this attribute is no ``Namespace`` of ``argparse``. If a module stores a
-      configuration, no code lists the names of a module, as `dir(settings)` does. No class declares a field for a
-      configuration, as in `config: dict`.
+      to `save`, `dump` or `dumps`, unless the variable contains a dictionary, list or tuple, or the result of
+      `state_dict()`. If an attribute stores a configuration, the object with this attribute is no ``Namespace`` of
+      ``argparse``. If a module stores a configuration, no code lists the names of a module, as `dir(settings)` does. No
+      class declares a field for a configuration, as in `config: dict`.
 
     The rule adds `optimize_dataloaders`, `benchmark_performance` and the augmentation flags `spec_augment` and
     `gaussian_noise`, if the dictionary lacks these keys. The rule adds an augmentation flag only if the flag is a

@@ -60,8 +60,8 @@ class NonBlockingTransfer(Rule):
     - `pinning-loader`: at least one call that builds the loader does not set ``pin_memory=False``. If the rule cannot
       find the call that builds the loader, a file of the project must contain `DataLoader` or the name of a function
       such as `create_training_loader`.
-    - `not-on-device`: the samples are not on a device already. At least one call that builds a loader of the loop gets
-      a dataset whose tensors no code has moved to a device.
+    - `not-on-device`: the samples are not on a device already. This condition fails only if the rule finds the calls
+      that build the loaders of the loop, and every call gets a dataset of tensors that code has moved to a device.
     - `unchanged-batch`: the code copies the batch from the loader, or a part of this batch such as ``batch[0]``,
       ``batch["x"]`` or ``batch.x``. The code does not copy a computed value.
     - `to-accelerator`: the device is CUDA or XPU. Or the device is a variable with the name of a device (such as

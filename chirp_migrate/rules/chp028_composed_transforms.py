@@ -33,9 +33,9 @@ class ComposedTransforms(Rule):
 
     A project contains code for masks or noise if a file contains the word `time_mask_param` or `randn_like`.
 
-    Without `--all-loaders`, the rule decorates a class only if two more conditions hold. The project builds a loader
-    outside of tests. At least one loader whose samples the class may transform can use PyTorch's own collation, and the
-    migration of this loader has a gain (see "gain" in docs/glossary.md).
+    Without `--all-loaders`, the rule decorates a class only if two more conditions hold. The project builds a loader.
+    At least one loader whose samples the class may transform can use PyTorch's own collation, and the migration of this
+    loader has a gain (see "gain" in docs/glossary.md). Loaders in tests count only for classes in tests.
     """
 
     code = "CHP028"
