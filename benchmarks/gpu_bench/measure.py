@@ -24,7 +24,7 @@ class Gpu:
     """The use of the GPU in the later part of a turn, which is one or more epochs with a loader.
 
     Attributes:
-        busy_percent: mean utilisation that NVML reports, in percent; None if NVML does not report it.
+        busy_percent: mean utilisation that NVML reports, in percent; None if it is not known (see ``why``).
         readings: number of readings.
         why: reason why ``busy_percent`` is None; None if the value is known.
     """

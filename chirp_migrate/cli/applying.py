@@ -70,7 +70,7 @@ def apply_plan(
 
     Raises:
         WriteRefused: the project pins package versions that ``chirpid_patch`` does not support, a file has uncommitted
-            changes, or the new files are wrong (see
+            changes, a new file is not valid Python, or a rule would rewrite a new file again (see
             :func:`~chirp_migrate.engine.idempotence.check_nothing_to_rewrite`).
         CommitFailed: a file cannot be written.
     """

@@ -83,7 +83,8 @@ _kept = partial(option, group="Saved results")
 )
 @_data(
     "--config", "config_file", type=FilePath(), metavar="FILE",
-    help="Measure the dataset that the configuration file of the training describes (YAML, TOML or JSON).",
+    help="Configuration file of the training (YAML, TOML or JSON) that sets data.* and training.batch_size. Without "
+    "--dataset, it also defines the dataset to measure.",
 )  # fmt: skip
 @collect_options(
     "grid",
@@ -103,7 +104,7 @@ _kept = partial(option, group="Saved results")
     _tried(
         "--time-budget", "seconds", metavar="SECONDS", type=Number(1, 86_400), default=90,
         show_default=True,
-        help="Seconds for the whole command. With --dataset or --config, tune measures at least three rounds.",
+        help="Seconds for the whole command. With --dataset or --config, three rounds always run, and may take longer.",
     ),
     _tried(
         "--loader", "migrated", type=click.Choice(list(_LOADERS)), default="auto", show_default=True,

@@ -17,9 +17,9 @@ class ProgressStep(msgspec.Struct, frozen=True, tag="step"):
         text: what the operation does in this step, as text for users.
         done: number of finished parts of the operation.
         total: number of all parts of the operation; 0 if the number is unknown.
-        left_s: estimated seconds until the end of the operation. If ``most_s`` is larger, the display shows both
-            values, such as ``about 0:12 to 0:25 left``. If ``left_s`` is None, the display continues to count down from
-            the previous estimate.
+        left_s: estimated seconds until the end of the operation. If ``most_s`` is larger by more than a second,
+            ``left_s`` is a lower bound, and the display shows both values, such as ``about 0:12 to 0:25 left``. If
+            ``left_s`` is None, the display continues to count down from the previous estimate.
         most_s: upper bound of the seconds until the end of the operation. If ``most_s`` is None, the display continues
             to count down from the previous bound.
     """

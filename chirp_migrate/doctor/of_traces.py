@@ -86,8 +86,9 @@ def _loader_info(number: int, dataset: int, one: LoaderPassTrace) -> LoaderInfo:
 def _batch_records(one: LoaderPassTrace) -> list[BatchRecord]:
     """Return the batches of one iteration over a loader.
 
-    If the index of each sample in the innermost dataset is known, each sample gets a name with this index. The checks
-    then recognize equal samples by their names, because the records contain no hashes of samples.
+    If the index of each sample in the innermost dataset is known, and this dataset can be read by index and does not
+    augment, each sample gets a name with this index. The checks then recognize equal samples by their names, because
+    the records contain no hashes of samples.
     """
     names = [f"{one.base} {index}" for index in one.base_indices] if " " in one.base else []
     ends = pairwise(accumulate(one.sizes, initial=0))

@@ -275,11 +275,11 @@ class BatchRecord(msgspec.Struct):
             integers.
         samples: hash of each sample, computed from its rows in all tensors. The list is empty if a tensor does not have
             one row for each sample, or if ``doctor`` computed no hashes for this batch.
-        whole: hash of all tensors of the batch; an empty string if the batch has no tensors, or if ``doctor`` computed
-            no hashes for this batch.
+        whole: hash of all tensors of the batch; an empty string if the batch has no tensors, or if ``doctor`` did not
+            hash all samples of this batch.
         names: text for each sample, which contains the index of the sample in the innermost dataset. Equal texts mean
             equal samples. Only records from ``verify`` have names, because they have no hashes of samples.
-        sample_bytes: mean number of bytes of a sample in this batch; 0 if the samples have no hashes.
+        sample_bytes: mean number of bytes of a sample in this batch; 0 if ``samples`` is empty.
         labels: class of each sample, if the batch has exactly one tensor of integers with one axis; otherwise an empty
             list.
         moments: sums over the values of the first floating-point tensor; None if the batch has no such tensor, or if

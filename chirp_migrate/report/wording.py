@@ -27,7 +27,7 @@ HUNK_KINDS = {
     "unknown": "All changes of this file",
 }
 SAFETIES = {
-    Safety.SAFE: "keeps samples, order and values; random augmentation keeps its distribution; applied by default",
+    Safety.SAFE: "keeps samples, order and values, or the distribution of random augmentation; applied by default",
     Safety.BEHAVIOUR: "a suggestion that changes what training learns; only --unsafe applies it",
     Safety.ADVICE: "reported, never rewritten",
 }

@@ -108,8 +108,8 @@ def _recommend_persistent_workers(loader: LoaderReport, chosen: CandidateMeasure
     if start_s < NOTICEABLE * epoch_s:
         return []
     why = (
-        f"in each epoch, workers start again and deliver the first batch after {start_s:.2f} s; the rest of the epoch "
-        f"takes about {epoch_s:.1f} s"
+        "without persistent workers, each epoch starts new workers, and its first batch arrives after "
+        f"{start_s:.2f} s; the rest of the epoch takes about {epoch_s:.1f} s"
     )
     return [Recommendation("persistent_workers", "True", why)]
 

@@ -4,9 +4,10 @@ A measured rate does not include the start of workers, because the clock starts 
 arrived. The measurement then takes equally many further batches from every worker, and stops the clock when the last of
 these batches has arrived.
 
-Each of the first three rounds measures every candidate once. Later rounds omit candidates whose 95 % interval shows
-that they are more than 5 % slower than the best candidate. A candidate that fails is not measured again. Every second
-round uses the reverse order, so that all candidates suffer equally if the machine becomes slower.
+Each of the first three rounds measures every candidate once, unless a time limit ends the round. Later rounds omit
+candidates whose 95 % interval shows that they are more than 5 % slower than the best candidate. A candidate that fails
+is not measured again. Every second round uses the reverse order, so that all candidates suffer equally if the machine
+becomes slower.
 """
 
 from __future__ import annotations

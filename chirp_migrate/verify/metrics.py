@@ -164,7 +164,7 @@ def judge_targets(metrics: Mapping[str, float | None], gpu_description: str, sim
     elif simulated:
         percent, why = None, "the steps of the device were simulated: run verify without --simulate-step-ms"
     else:
-        why = f"{percent:.0f} % on average, read once at the end of each epoch"
+        why = f"{percent:.0f} % on average, read once at the end of each timed epoch"
     all_whole = "no loaders were timed" if lost is None else f"{lost:.0f} loaders lost workers in the timed rounds"
     judged = [
         (f"GPU utilisation above {_GPU_PERCENT:.0f} %", percent, (percent or 0) > _GPU_PERCENT, why),

@@ -49,7 +49,7 @@ class OwnRunTimes(msgspec.Struct, frozen=True, kw_only=True):
             is timed.
         start_s: dictionary, version → start-up time in seconds, which counts once for each fold. The start-up time is
             the time from the start of the training call to the end of the first epoch, minus the time of a later epoch.
-            If the whole call is timed, the value is the time of the call.
+            If the whole call is timed, the value is the time of the call, without its second epoch if the call has one.
     """
 
     epochs: int

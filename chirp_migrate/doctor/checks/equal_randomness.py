@@ -44,7 +44,7 @@ def _find_repeated_randomness(seen: Recording, passes: list[tuple[LoaderInfo, Lo
             also = f"; {epochs}" if epochs else ""
             evidence = (
                 f"The generator states of {len(runs)} workers of {loader} were equal before their first batch, and "
-                f"equal again after it{also}."
+                f"this batch changed them to equal states{also}."
             )
         else:
             message = f"Every epoch draws the same random numbers from {whose}, so augmentation repeats."

@@ -2,7 +2,7 @@
 
 ``verify``, ``doctor`` and ``tune`` run the script in a child process, in which they can observe the loaders of the
 script. The script gets the arguments from the user's command line, and no arguments of these commands. A command ends
-the script as soon as the script has run the epochs that the command needs.
+the script as soon as the script has run the epochs that the command needs, or when its time is over.
 """
 
 from __future__ import annotations

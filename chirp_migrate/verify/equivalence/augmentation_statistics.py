@@ -89,10 +89,10 @@ class VisibleAugmentation:
     Attributes:
         masked: one bit for each time frame, followed by one bit for each frequency bin. A bit is 1 if augmentation
             masked its frame or bin. Without masks, the value is ``b""``.
-        changes: float32 array. Each value is the difference between the augmented sample and the same sample without
-            augmentation, at one position of the sample. To save time, the array contains only evenly spaced positions
-            of a sample that has more than 4,095 values. The array is None if the sample without augmentation cannot be
-            read.
+        changes: float32 array of at most 4,095 values. Each value is the difference between the augmented sample and
+            the same sample without augmentation, at one position of the sample. To save time, the array contains only
+            evenly spaced positions of a sample that has more values. The array is None if the sample without
+            augmentation cannot be read.
         noisy: whether augmentation changed more than half of the values of the sample.
         small: size of a small change, which is the 10 % quantile of the absolute values of all changes that are not 0.
             The comparison with another sample ignores differences that are far smaller than this size.
