@@ -129,7 +129,7 @@ def resolve_options(root: Path, given_options: Mapping[str, Any]) -> VerifyOptio
         )
     own = {one.name: given_options[one.name] for one in fields(VerifyOptions) if one.name in given_options}
     if entry is not None and own.get("own_epochs"):
-        entry = replace(entry, own=replace(entry.own, epochs=own["own_epochs"], assumed=False))
+        entry = _with_epochs(entry, own["own_epochs"])
     return VerifyOptions(
         _sizes_of_options(given_options, entry), entry, **own, may_halve="samples" not in given_options
     )
@@ -156,8 +156,9 @@ def entry_points_from_options(
     if options.entry is None:
         found = find_entry_points(tree, options.model, command)
         if options.own_epochs is not None:
-            own = [replace(one, own=replace(one.own, epochs=options.own_epochs)) for one in found.entry_points]
-            found = replace(found, entry_points=tuple(own))
+            found = replace(
+                found, entry_points=tuple(_with_epochs(one, options.own_epochs) for one in found.entry_points)
+            )
         return replace(found, origin=str(root))
     hook = options.entry.hook
     if hook and hook.rpartition(":")[0].endswith(".py") and not (tree / workload_file_candidates(hook)[0]).is_file():
@@ -166,6 +167,11 @@ def entry_points_from_options(
             f"or in [tool.chirp-migrate.verify], or run `chirp-migrate init-workload {root}`."
         )
     return DiscoveredEntryPoints((options.entry,), origin=str(root))
+
+
+def _with_epochs(entry: EntryPoint, epochs: int) -> EntryPoint:
+    """Return an entry point for whose full training the user has set the number of epochs."""
+    return replace(entry, own=replace(entry.own, epochs=epochs, assumed=False))
 
 
 def _entry_of_options(root: Path, given: Mapping[str, Any]) -> EntryPoint | None:

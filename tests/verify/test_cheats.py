@@ -20,6 +20,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from chirp_migrate.training.workload.data import TrainingData, make_training_data
 from chirp_migrate.training.workload.entry_points import WorkloadSizes
+from chirp_migrate.verify.equivalence import loader_recorder
 from chirp_migrate.verify.equivalence.compare import Equivalence, compare_recorded_passes
 from chirp_migrate.verify.equivalence.fingerprint import leaf_fingerprints
 from chirp_migrate.verify.equivalence.first_difference import OTHER_SEED, seed_dependent_aspects
@@ -387,3 +388,10 @@ def test_false_alarms_are_rare(data: TrainingData, times: int) -> None:
             assert found.smallest_p, "the distribution was tested"
             alarms += bool(found.differences)
     assert alarms <= 1
+
+
+def test_after_its_time_limit_no_loader_is_read_again(data: TrainingData, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loader_recorder, "_DRAWING_S", 0.0)
+    trainings = [trained(data, augment=True, epochs=2, draws=draws) for draws in (0, 10_000)]
+    fewest, limited = (sum(len(one.statistics) for one in training.traces) for training in trainings)
+    assert 0 < fewest == limited

@@ -234,7 +234,7 @@ class LoaderGains:
             return next(
                 (one for one in gains if one.kind is not GainKind.NOTHING), self._gain_of_place(holders[0].place)
             )
-        return _make_gain(GainKind.NOTHING, "no loader that uses this object has workers", holders[0].place)
+        return _make_gain(GainKind.NOTHING, "no loader that uses this object pickles it for workers", holders[0].place)
 
     def gain_of_class(self, path: str, name: str) -> Gain | None:
         """Return the gain *nothing* if no loader reads samples of a dataset class in batches.

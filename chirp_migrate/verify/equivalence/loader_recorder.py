@@ -81,7 +81,7 @@ class LoaderRecorder(Interception):
         augmented = {walk.record.loader: walk for walk in walks if walk.record.random and walk.record.samples}
         wanted = draws - sum(walk.record.samples for walk in walks if walk.record.random)
         until = time.monotonic() + _DRAWING_S
-        while augmented and wanted > 0:
+        while augmented and wanted > 0 and time.monotonic() < until:
             for number, walk in list(augmented.items()):
                 seen = self._iterate_again(walk, wanted, until)
                 wanted -= seen
