@@ -151,8 +151,9 @@ def create_loader(
             no workers, because batched reading is faster. With ``tune``, the loader may start fewer workers than
             ``num_workers``.
         collate_fn: function that builds a batch from a list of samples; None means PyTorch's ``default_collate``.
-        pin_memory: whether batches are in pinned memory. None: the loader pins batches if there is an accelerator, and
-            ``collate_fn`` is None, ``default_collate`` or ``collate_pairs``.
+        pin_memory: whether batches are in pinned memory. None: if there is an accelerator, the loader pins the dense
+            tensors in batches of a map-style dataset, if ``default_collate`` or ``collate_pairs`` builds the batches.
+            With ``device`` or ``optimize=False``, None means False.
         drop_last: whether to omit an incomplete last batch.
         timeout: seconds to wait for a batch from a worker; 0 waits without limit.
         worker_init_fn: function that each worker process calls at its start, with the number of the worker (0, 1, …).

@@ -129,8 +129,8 @@ class DataLoaderPerformanceMonitor:
             num_batches: number of batches for which to measure the wait. If the loader has fewer batches, the function
                 measures fewer waits.
             epochs: largest number of passes over the loader. The function starts another pass only if the earlier
-                passes had too few batches. A loader with a single batch is always read twice, because its first wait is
-                only start-up time.
+                passes had too few batches. A loader with a single batch is read at least twice, because its first wait
+                is only start-up time.
 
         Returns:
             A dictionary with ten keys. `mean_batch_time`, `std_batch_time` (population standard deviation),

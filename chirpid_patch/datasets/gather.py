@@ -106,7 +106,7 @@ class GatherNode:
 
     @property
     def keyed(self) -> bool:
-        """Return whether the samples depend on random numbers. ``read_batch`` computes these numbers from ``key``."""
+        """Return whether the samples depend on random numbers that ``read_batch`` computes from a ``RandomKey``."""
         return any(node.keyed for node in self.child_nodes)
 
     @property
@@ -527,8 +527,9 @@ def permits_batched_reading(dataset: Any) -> bool:
 
     The result is True for a ``TensorDataset``, a tensor, a NumPy array, a dataset of this package, and a dataset whose
     class has a decorator of ``datasets.declared``. The result is also True for a ``Subset`` of such a dataset, and for
-    a ``ConcatDataset`` whose inner datasets are in memory. Exceptions are tensors and declared datasets whose batches
-    could differ from the collated samples, for example sparse tensors. The result is then False.
+    a ``ConcatDataset`` whose inner datasets are in memory. Exceptions are datasets whose batches could differ from the
+    collated samples, for example sparse tensors, and datasets for which code of the user reads samples or looks up
+    indices, for example a subclass with its own ``__getitem__``. The result is then False.
     """
     return gather_node(dataset).reads_batches
 

@@ -62,8 +62,8 @@ def as_row_tensor(dataset: Any) -> Tensor | None:
 def _array_as_tensor(array: np.ndarray[Any, Any]) -> Tensor | None:
     """Return ``array`` as a tensor.
 
-    The result is None if PyTorch cannot convert ``array`` without a warning, or if ``default_collate`` converts the
-    rows to another dtype than the dtype of ``array``.
+    The result is None if PyTorch cannot convert ``array`` without a warning, or if ``default_collate`` could change the
+    dtype or the bits of the rows.
     """
     if not (array.ndim and array.flags.behaved and array.dtype.isnative and array.dtype.kind in "biufc"):
         return None

@@ -28,11 +28,12 @@ _SHORTEST_ARRAY = 1024
 def copy_for_workers(dataset: Any, _made: dict[int, Any] | None = None) -> Any:
     """Return a copy of ``dataset`` for worker processes.
 
-    The function copies every in-memory dataset, every dataset of this package, and every ``Subset`` and
-    ``ConcatDataset``, except datasets whose class has ``__del__``. The same applies to their inner datasets. The
-    function also copies the indices of these datasets. In a list ``transforms``, the function copies the transforms of
-    this package. Indices in the copy have the same types and values. The copy and ``dataset`` share all other objects,
-    such as tensors and arrays. The function calls no method of user classes, such as ``__init__`` or ``__getstate__``.
+    The function copies every in-memory dataset. The function also copies every dataset of this package, ``Subset`` and
+    ``ConcatDataset``, if no code overrides the methods that read its samples. Datasets whose class has ``__del__`` are
+    not copied. The same applies to the inner datasets of copied datasets. The function also copies the indices of these
+    datasets. In a list ``transforms``, the function copies the transforms of this package. Indices in the copy have the
+    same types and values. The copy and ``dataset`` share all other objects, such as tensors and arrays. The function
+    calls no method of user classes, such as ``__init__`` or ``__getstate__``.
     """
     made = {} if _made is None else _made  # a dataset may refer to its own subsets
     if id(dataset) in made:

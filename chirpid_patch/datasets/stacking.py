@@ -90,9 +90,10 @@ def standardized_samples(
         mean: value that is subtracted from x, for example a number or a 0-dim tensor.
         std: standard deviation, for example a number or a 0-dim tensor. x is divided by ``std + eps``.
         eps: number that is added to ``std``.
-        reads: how often to call ``dataset[i]`` for each sample if the function reads the samples one by one. Pass 2
-            only if the function replaces code that calls ``dataset[i]`` twice, with ``dataset[i][0]`` and
-            ``dataset[i][1]``. The side effects of ``__getitem__`` then stay the same.
+        reads: how often to call ``dataset[i]`` for each sample if the function reads the samples one by one. With 1,
+            the function runs ``x, y = dataset[i]``. With 2, the function calls ``dataset[i][0]`` and ``dataset[i][1]``.
+            Pass 2 only if the function replaces code with these two calls. The side effects of ``__getitem__`` then
+            stay the same.
 
     Returns:
         List of pairs (x, y). Each x of the list has its own memory. Each y of the list is the y that ``dataset[i]``

@@ -27,8 +27,8 @@ class DevicePrefetcher:
         for x, y in DevicePrefetcher(loader, device): ...
 
     For a CUDA device, a separate stream copies the batches while the device computes. Tensors that are not in pinned
-    memory are first copied to pinned memory. The CPU waits for a copy only if the loader could overwrite the pinned
-    memory of a batch that is still being copied. ``move_batch`` moves some batches without a separate stream: batches
+    memory are first copied to pinned memory. The CPU waits for a copy on this stream only if the loader could overwrite
+    the pinned memory that is still being copied. ``move_batch`` moves some batches without a separate stream: batches
     with sparse or other special tensors, batches with other objects that have a ``to`` method, and all batches for
     other devices.
 

@@ -59,7 +59,8 @@ class DeviceTensorCopy:
 def available_device_memory(device: torch.device) -> int:
     """Return the free memory of ``device`` in bytes.
 
-    On the CPU, the result is the memory of the machine, or its cgroup limit, minus the memory that this process uses.
+    On the CPU, the result is the memory of the machine, or the cgroup limit if the limit is lower, minus the memory
+    that this process uses.
 
     Raises:
         NotResidentError: the system does not report its memory.

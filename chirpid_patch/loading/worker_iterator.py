@@ -110,7 +110,7 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
         loader: the loader.
         reads_batches: whether the workers use batched reading (see ``permits_batched_reading``). If True, the dataset,
             ``collate_fn`` and ``worker_init_fn`` of the result are objects of this package, and the sampler of the
-            result yields the indices of whole batches.
+            result yields the indices of whole batches (single indices if automatic batching is off).
         keep: whether the workers stay alive after an epoch.
     """
     can_pin = pinning_device() is not None

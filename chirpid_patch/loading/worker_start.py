@@ -54,7 +54,7 @@ def why_workers_cannot_start(options: Mapping[str, Any], seconds: float = math.i
     than ``seconds``.
     """
     if multiprocessing.parent_process() is not None:
-        return "chirpid_patch starts no worker processes in a process that multiprocessing has started"
+        return "multiprocessing has started this process, so no further worker processes are tried"
     method = start_method(options)
     if seconds < worker_start_seconds(method):
         return f"{math.ceil(seconds)} s are not enough to try worker processes with the start method {method!r}"

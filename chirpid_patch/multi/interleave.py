@@ -46,7 +46,8 @@ class MultiDataLoaderConfig:
         dataloader_names: the name of each loader; None: "loader_0", "loader_1", …. Names must be different.
         cycle_short_loaders: whether a loader without further batches starts again. If the loader shuffles, the order is
             then new. The epoch ends after as many batches as ``MultiDataLoader.__len__`` returns. If False, each batch
-            of a loader occurs at most once in an epoch.
+            of a loader occurs once in an epoch, unless ``steps_per_epoch`` ends the epoch earlier, or the loader has
+            the weight 0 with WEIGHTED.
         steps_per_epoch: number of batches in an epoch. With None, the lengths of the loaders determine this number (see
             ``MultiDataLoader.__len__``).
         seed: seed of the random turns of WEIGHTED. Each epoch has different turns.

@@ -24,7 +24,7 @@ def create_optimized_dataloader(
     rank: int | None = None,
     seed: int = 42,
 ) -> DataLoader[Any]:
-    """Build the loader of a rank. With a single rank, the loader reads all samples.
+    """Build the loader of a rank. With a single rank, the samples are not divided.
 
     A loader for training shuffles, and omits the last samples if these samples do not fill a batch on every rank.
     ``seed`` determines the order and the augmentation. Every epoch has another order and augmentation. The loader

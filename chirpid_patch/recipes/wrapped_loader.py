@@ -87,7 +87,7 @@ class WrappedDataLoader:
             the loader starts no workers. The main process then reads all samples of a batch at once, which is faster.
         is_train: whether the loader is for training. With True, the loader shuffles unless another argument defines the
             order, and omits an incomplete last batch if ``drop_last`` is True. With False, the loader yields all
-            samples, in order, unless another argument selects samples. With False, the loader ignores
+            samples, in order, unless another argument selects the samples or the order. With False, the loader ignores
             ``drop_last=True`` and warns.
         sampler: a sampler, a list of indices, or a function that returns a sampler or such a list. ``refresh`` calls
             the function again. The loader passes the arguments ``num_samples``, ``batch_size`` and ``rng`` if the
