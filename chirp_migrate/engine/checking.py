@@ -53,9 +53,9 @@ class CheckReport:
 
     @property
     def unchanged(self) -> tuple[Finding, ...]:
-        """Return the findings of loaders that ``apply`` does not rewrite, because the rewrite has no gain.
+        """Return the findings that ``apply`` does not rewrite, because the rewrite has no gain.
 
-        Such findings never count as work.
+        Such findings are loaders, and objects that loaders use. These findings never count as work.
         """
         return self._with_status({FindingStatus.UNCHANGED})
 

@@ -254,7 +254,7 @@ def _walk_folder(
 
 
 def _settings_in(entries: Sequence[os.DirEntry[str] | Path], prefix: str) -> tuple[str, ...]:
-    """Return the paths of the configuration files in a folder, except files above 256 KiB.
+    """Return the paths of the configuration files in a folder, except links and files above 256 KiB.
 
     The result is empty if the folder has more than 200 configuration files, because the files are then probably data.
     """

@@ -143,7 +143,10 @@ def mask_magics(source: str, tag: str, first_number: int) -> MaskedCell:
 
 
 def possible_variable_names(text: str) -> set[str]:
-    """Return the words in a magic or shell command that may be names of the notebook's variables."""
+    """Return the words in a text that may be names of the notebook's variables.
+
+    The text is a magic, a shell command, or a whole cell that cannot be read as Python.
+    """
     return {word for word in re.findall(r"[^\W\d]\w*", text) if not keyword.iskeyword(word)}
 
 

@@ -202,9 +202,9 @@ def _line_of_read_names(masked: Sequence[tuple[int, int, str]], tag: str, newlin
     are no such names.
 
     Without this line, a rewrite would remove an import as dead code if only a magic, such as ``%timeit
-    DataLoader(data)``, uses the import. The line is an annotation such as ``_chirp_cell: "? DataLoader data"``, which
-    has no effect at run time. Rules treat each word in an annotation as a used name. The ``?`` makes the annotation an
-    invalid type, so no rule rewrites the words.
+    DataLoader(data)``, uses the import. The line is an annotation such as ``_chirp_cell: "? DataLoader data timeit"``,
+    which has no effect at run time. Rules treat each word in an annotation as a used name. The ``?`` makes the
+    annotation an invalid type, so no rule rewrites the words.
     """
     found = sorted({word for *_, text in masked for word in possible_variable_names(text)})
     return f'{tag}: "? {" ".join(found)}"{newline}' if found else ""

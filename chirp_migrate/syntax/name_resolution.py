@@ -62,7 +62,7 @@ def _origin(
     Args:
         qualified: the qualified name to resolve.
         around: the names whose lookups led to this lookup. These names are not looked up again. Otherwise, the lookup
-            of ``pkg._C`` would not end if ``pkg`` contains ``from ._C import *`` and the project has no module
+            of ``pkg._C`` would be a cycle if ``pkg`` contains ``from ._C import *`` and the project has no module
             ``pkg._C``.
         steps: an iterator with one item for each lookup that is still allowed. The number is limited, because
             modules that import from each other can form many cycles.

@@ -43,8 +43,8 @@ class WordIndex:
     def paths_containing(self, *words: str) -> Iterator[str]:
         """Return the paths of the files that contain one of ``words``, in the order of ``texts``.
 
-        The index has no words of files that have changed since its creation. In these files, parts of longer words
-        count, too.
+        The index does not contain the new words of files that have changed since its creation. So the method searches
+        the texts of these files. In these texts, parts of longer words count, too.
         """
         numbers = {number for word in words for number in self._places.get(word, ())}
         if self._first:

@@ -148,7 +148,7 @@ def _resolve_links(root: Path, path: str) -> str:
             raise ValueError(f"the path {path!r} leads outside the project")
         return check_relative_path(real.relative_to(root).as_posix())
     except ValueError as error:
-        raise WriteRefused(f"{error}, so nothing was written: pass this path to --exclude.") from None
+        raise WriteRefused(f"{error}, so nothing was written: exclude the file with --exclude.") from None
 
 
 def _can_create_file(root: Path, path: str) -> bool:

@@ -73,8 +73,9 @@ def rollback(
     Raises:
         UsageProblem: no run is applied in ``root``, or no applied run has this number.
         WriteRefused: files were edited after the run or cannot be merged, or a later run wrote to the same files. The
-            message names these files. Other reasons are that git is not installed, which ``merge`` needs, or that
-            another process of chirp-migrate is running. Nothing is changed.
+            message names these files (at most 3 for each later run). Other reasons are that git is not installed, which
+            ``merge`` needs, that a file is now a link or a folder, or that another process of chirp-migrate is running.
+            Nothing is changed.
         CommitFailed: a file cannot be written; the message describes the state of the project.
     """
     root = root.resolve()

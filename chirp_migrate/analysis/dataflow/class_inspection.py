@@ -28,8 +28,9 @@ def find_class_used_as_value(project: Project) -> str | None:
     The result is None if there is no such place.
 
     A comparison with the class of another object also counts. A call of a method of the class does not count. Code that
-    reads or prints the name of the class does not count, and neither does code in ``raise`` and ``assert``. A
-    comparison with a class that the code names, as in ``type(x) is Birds``, does not count.
+    reads or prints the name of the class does not count. A comparison with a class that the code names, as in
+    ``type(x) is Birds``, does not count. In ``raise`` and ``assert``, only comparisons, calls and attributes of the
+    class count.
     """
     for path, text in project.matching(_CLASS_OF, *_CLASS_WORDS):
         for line, _ in _class_values(text):

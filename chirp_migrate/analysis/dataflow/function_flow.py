@@ -654,7 +654,7 @@ class _FunctionSearch:
     def _may_be_class(self, file: _FileNames, owner: ast.AST, depth: int = 0) -> bool:
         """Return whether an expression may be a class.
 
-        The search follows the values of at most 4 variables. ``depth`` is the number of variables followed so far.
+        The search follows chains of at most 4 variables. ``depth`` is the number of variables of the chain so far.
         """
         if file.is_self(owner):
             return False

@@ -549,7 +549,8 @@ _LISTING_OBJECT = (
 def may_list_attributes_of_any_object(project: Project) -> bool:
     """Return whether code of the project may list the attributes of an object, as ``vars(x)`` does.
 
-    The objects ``self`` and ``cls`` do not count, and neither do objects with parsed arguments, such as ``args``.
+    The objects ``self`` and ``cls`` do not count. In calls such as ``vars(args)``, objects with parsed arguments do not
+    count either.
     """
     return project.search(_LISTING_OBJECT, "vars", "getmembers", "__dict__")
 

@@ -421,7 +421,7 @@ def _statements_behind_gate(x: str, body: Sequence[ast.stmt]) -> list[ast.stmt]:
     before, work, left = split_at_random_condition(body)
     if before:
         raise UnknownAugmentation(
-            "the method does not decide with exactly one `random.random() > self.p` whether to augment a sample"
+            "the method runs other code before `random.random() > self.p` decides whether to augment a sample"
         )
     if not work or [ast.unparse(one) for one in left] != [f"return {x}"]:
         raise UnknownAugmentation("the method does not return the unchanged sample when it skips the augmentation")

@@ -42,8 +42,9 @@ class DeviceValue:
     def may_be(self, kinds: re.Pattern[str] = ACCELERATOR) -> bool:
         """Return whether the value may be a device of one of the types ``kinds``.
 
-        The result is True for a device number, and for a variable whose name is typical of devices. Otherwise, the
-        result is True only if a literal in ``spelled`` has one of the types.
+        The result is True for a device number. The result is also True for a variable whose name is typical of devices,
+        unless the code assigns only literals to the variable. Otherwise, the result is True only if a literal in
+        ``spelled`` has one of the types.
         """
         return self.is_called or any(kinds.match(one) for one in self.spelled)
 

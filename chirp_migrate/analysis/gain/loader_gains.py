@@ -366,7 +366,8 @@ class LoaderGains:
     def _pins_by_factory(self, loader: LoaderObject) -> bool:
         """Return whether a loader call omits ``pin_memory``, and the factory would pin the batches.
 
-        The factory pins a batch if all samples are in memory, and no ``collate_fn`` of the project builds the batch.
+        The factory pins batches that PyTorch's ``default_collate`` or the runtime builds, not batches of another
+        ``collate_fn``. The analysis also requires that all samples are in memory.
         """
         if loader.arguments.get("pin_memory", NONE) != NONE:
             return False
@@ -834,7 +835,10 @@ def _passes_collation_of_dataset(call: ast.AST) -> bool:
 
 
 def _names_collation(call: ast.AST, own: list[_Collation]) -> bool:
-    """Return whether the argument ``collate_fn`` of a call names each of ``own``, which are not PyTorch's."""
+    """Return whether the argument ``collate_fn`` of a call names each item of ``own``, which are not PyTorch's.
+
+    The call need not name items with ``is_declared``.
+    """
     given = next((one.value for one in getattr(call, "keywords", ()) if one.arg == "collate_fn"), None)
     match given:
         case ast.Call(func=ast.Name(id="partial") | ast.Attribute(attr="partial"), args=[function, *_]):

@@ -64,8 +64,7 @@ def runs_in_every_iteration(module: Module, loop: cst.For, node: cst.CSTNode) ->
     """Return whether code in the body of a loop runs in every iteration.
 
     The result is False for code in an ``except`` block or inner function, and in an ``if`` whose condition contains a
-    word such as ``step``, ``index`` or ``debug``. The analysis assumes that any other condition is true in every
-    iteration.
+    word such as ``step``, ``index`` or ``debug``. The analysis assumes that all other code runs in every iteration.
     """
     child = node
     for ancestor in module.ancestors(node):

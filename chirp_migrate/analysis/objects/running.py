@@ -134,7 +134,10 @@ class AbstractRun(TracedCalls):
                 scope.cells[name] = unite_values(value, scope.cells.get(name, ()))
 
     def call_from_outside(self, function: AbstractObject, arguments: Arguments | None = None) -> Value:
-        """Call a function or class as code outside of the project may call it, by default with unknown arguments."""
+        """Call a function or class as code outside of the project may call it, and return the result.
+
+        By default, the arguments are unknown.
+        """
         found: Value = UNKNOWN
         with self._with_own_step_limit(STEPS_OF_UNCALLED_FUNCTION):
             place = (
