@@ -155,9 +155,9 @@ def _next_commands(request: PlanRequest) -> list[str]:
     except NoTrainingFound:
         start = f"chirp-migrate init-workload {place}"
         return [
-            f"Next: read the changes ({shown}), then run: {start}",
+            f"Next: review ({shown}), then run: {start}",
             f"Then fill in chirp_verify.py, and run: {verify}",
         ]
     except ChirpMigrateError:
         pass  # ``verify`` reports errors in its own settings
-    return [f"Next: read the changes ({shown}), then run: {verify}"]
+    return [f"Next: review ({shown}), then run: {verify}"]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from chirp_migrate.syntax.project import Project
 
 
-SEE_IT = "`doctor` shows the problem"
+SEE_IT = "`doctor` shows the fault"
 """Last sentence of messages about problems whose effect on a training run `doctor` can observe."""
 
 

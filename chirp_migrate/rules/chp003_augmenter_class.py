@@ -126,8 +126,7 @@ def _examine_class(module: Module, project: Project, node: cst.ClassDef) -> Rule
             problem = str(reason)
         if problem is not None:
             message = (
-                f"`{title}` not rewritten: the class may augment in another way than `@{decorator}` declares, because "
-                f"{problem}"
+                f"`{title}` not rewritten: the class may not augment as `@{decorator}` declares, because {problem}"
             )
             return RuleMatch(offset, message)
         calls_made = [call.func for call in find_nodes(methods[entry], cst.Call)]

@@ -81,7 +81,7 @@ class UnpicklableState(Rule):
             what = f"`self.{attribute}` (CUDA tensors made in `__init__`)"
             yield RuleMatch(
                 module.span(value)[0],
-                f"{what}: forked workers cannot use these tensors, and every other worker opens its own CUDA context. "
+                f"{what} cannot be used by forked workers, and every other worker opens its own CUDA context. "
                 "With workers, keep the tensors on the CPU and move batches in the training loop",
             )
         for one in unpicklable_matches(module, project, ReportedUnpicklableKind.STATE):

@@ -146,7 +146,7 @@ def test_a_list_of_the_package_goes_before_requirements_files(tmp_path: Path) ->
     found, note = edits(tmp_path)
     assert [*found] == ["pyproject.toml"]
     assert note is not None and note.startswith(
-        "setup.py and requirements.txt also name torch, as pyproject.toml does: "
+        "setup.py and requirements.txt also name torch, as pyproject.toml does. If "
     )
 
 
@@ -318,7 +318,7 @@ def test_a_file_with_two_lists_that_name_torch_is_named_once(tmp_path: Path) -> 
     write_files(tmp_path, {"requirements.txt": "torch\nnumpy\n", "pyproject.toml": lists})
     found, note = edits(tmp_path)
     assert [*found] == ["pyproject.toml"]
-    assert note is not None and note.startswith("requirements.txt also names torch, as pyproject.toml does: if ")
+    assert note is not None and note.startswith("requirements.txt also names torch, as pyproject.toml does. If ")
 
 
 def test_a_file_that_other_folders_share_is_left_with_a_note(tmp_path: Path) -> None:

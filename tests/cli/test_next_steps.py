@@ -46,4 +46,4 @@ def test_in_a_work_tree_git_shows_the_diff(tmp_path: Path) -> None:
     assert "git" not in run("apply", ".", cwd=root).stdout
     run("rollback", ".", cwd=root)
     subprocess.run(["git", "init", "--quiet"], cwd=root, check=True)
-    assert "Next: read the changes (git diff), then run: " in run("apply", "--allow-dirty", ".", cwd=root).stdout
+    assert "Next: review (git diff), then run: " in run("apply", "--allow-dirty", ".", cwd=root).stdout

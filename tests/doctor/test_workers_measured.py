@@ -108,7 +108,7 @@ def test_if_no_other_number_can_be_measured_there_is_no_result() -> None:
 
 
 def test_a_stream_is_not_measured() -> None:
-    with pytest.raises(TaskNotPossible, match="is a stream"):
+    with pytest.raises(TaskNotPossible, match="is an iterable dataset"):
         measure_worker_counts(DataLoader(Stream()), epoch(), 0.01, 60, ignore_progress)
 
 

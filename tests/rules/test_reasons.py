@@ -254,7 +254,7 @@ REASONS: list[tuple[str, str, str, tuple[str, str]]] = [
     ),
     (
         "CHP012",
-        "`super` would have another result",
+        "a place where `super` has another result",
         (
             "class A(B):\n"
             "    def f(self, d):\n"
