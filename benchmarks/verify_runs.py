@@ -72,6 +72,7 @@ def _run(backend: Path, load: str, scratch: Path) -> dict[str, Any]:
             "rounds": len(report["rounds"]["made"]),
             "others": report["rounds"]["others_median"],
             "spent_s": report["spent_s"],
+            "ratios": {label: [one["value"], one["low"], one["high"]] for label, one in report["ratios"].items()},
             **({key: total[key] for key in ("value", "low", "high")} if total else {}),
         }
     return row

@@ -18,6 +18,7 @@ from chirp_migrate.cli.verify import parse_verify_options, verify
 from chirp_migrate.training.workload.choosing import parse_expression
 from chirp_migrate.training.workload.entry_points import FullTrainingLength, find_entry_points
 from chirp_migrate.verify.equivalence.loader_recorder import WorkerCountLimit
+from chirp_migrate.verify.options import entry_points_from_options
 from chirp_migrate.verify.timing.epochs import RepeatedBatchLoading
 from chirpid_patch import BatchedDataLoader
 
@@ -167,8 +168,10 @@ def test_epochs_that_no_module_sets_are_named_an_assumption(tmp_path: Path) -> N
     (utils / "cross_validation.py").write_text(
         "def k_fold(dataset, fold_indices, model_class, num_classes, num_epochs, k_folds=5): ...\n"
     )
-    [found] = find_entry_points(tmp_path).entry_points
-    assert found.own == FullTrainingLength(100, 5, assumed=True)
+    for options, own in (((), FullTrainingLength(100, 5)), (("--own-epochs", "30"), FullTrainingLength(30, 5, False))):
+        given = parse_verify_options(str(tmp_path), *options)
+        [found] = entry_points_from_options(tmp_path, tmp_path, given).entry_points
+        assert found.own == own
 
 
 class WhereRead(Dataset[int]):
