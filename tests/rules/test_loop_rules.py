@@ -266,7 +266,7 @@ def f(data, args, work):
 """
 
 
-def told(text: str, **others: str) -> tuple[str, list[str]]:
+def migrate_loop(text: str, **others: str) -> tuple[str, list[str]]:
     """The body of a function after the rule, and what was only reported."""
     after, findings = migrate("CHP014", DISTRIBUTED + textwrap.indent(textwrap.dedent(text), "    "), **others)
     return textwrap.dedent(after.partition("work):\n")[2]), reports(findings)
@@ -285,12 +285,12 @@ def told(text: str, **others: str) -> tuple[str, list[str]]:
 def test_the_sampler_is_told_first_of_all(loop: str, first: str) -> None:
     made = "sampler = DistributedSampler(data)\nloader = DataLoader(data, 8, False, sampler)\n"
     header, newline, rest = loop.partition("\n")
-    assert told(made + loop) == (f"{made}{header}{newline}{first}{rest}", [])
+    assert migrate_loop(made + loop) == (f"{made}{header}{newline}{first}{rest}", [])
 
 
 def test_a_loop_on_one_line() -> None:
     made = "loader = DataLoader(data, sampler=DistributedSampler(data))\n"
-    assert told(f"{made}for e in range(9): work(loader)\n") == (
+    assert migrate_loop(f"{made}for e in range(9): work(loader)\n") == (
         f"{made}for e in range(9): loader.sampler.set_epoch(e); work(loader)\n",
         [],
     )
@@ -305,7 +305,7 @@ def test_the_loop_that_counts_epochs_is_found_among_others() -> None:
                 for part in range(2):
                     work(loader)
     """
-    after, messages = told(text)
+    after, messages = migrate_loop(text)
     assert not messages and "for epoch in range(9):\n        sampler.set_epoch(epoch)\n" in after
 
 
@@ -338,7 +338,7 @@ def test_samplers_on_self_are_told_by_the_names_of_the_loop() -> None:
 )
 def test_samplers_that_need_no_epoch(text: str) -> None:
     loop = "for epoch in range(9):\n    for b in loader:\n        work(b)\n"
-    assert told(text + loop) == (text + loop, [])
+    assert migrate_loop(text + loop) == (text + loop, [])
 
 
 @pytest.mark.parametrize(
@@ -356,7 +356,7 @@ def test_samplers_that_need_no_epoch(text: str) -> None:
 def test_what_is_told_already_or_no_loop_of_epochs(loop: str) -> None:
     made = "from helpers import train\nsampler = DistributedSampler(data)\nloader = DataLoader(data, sampler=sampler)\n"
     helpers = "def train(loader, epoch):\n    loader.sampler.set_epoch(epoch)\n"
-    assert told(made + loop, helpers=helpers) == (made + loop, [])
+    assert migrate_loop(made + loop, helpers=helpers) == (made + loop, [])
 
 
 @pytest.mark.parametrize(
@@ -369,7 +369,7 @@ def test_what_is_told_already_or_no_loop_of_epochs(loop: str) -> None:
 )
 def test_a_loop_that_cannot_tell_the_epoch(text: str, reason: str | None) -> None:
     made = "sampler = DistributedSampler(data)\nloader = DataLoader(data, sampler=sampler)\n"
-    after, messages = told(made + text)
+    after, messages = migrate_loop(made + text)
     assert after == made + text and [reason in one for one in messages if reason] == [True] * (reason is not None)
 
 
@@ -389,7 +389,7 @@ def test_a_sampler_that_may_be_another_is_only_told_where_its_class_is_at_hand()
 
 def test_a_loop_on_one_line_has_no_room_for_a_check_of_the_sampler() -> None:
     text = "sampler = DistributedSampler(data) if args else None\nloader = DataLoader(data, sampler=sampler)\n"
-    after, messages = told(text + "for epoch in range(9): work(loader)\n")
+    after, messages = migrate_loop(text + "for epoch in range(9): work(loader)\n")
     assert after == text + "for epoch in range(9): work(loader)\n"
     assert "the loop is on one line, so the rule cannot insert an `if` statement" in messages[0]
 

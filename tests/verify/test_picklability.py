@@ -92,8 +92,8 @@ def test_only_what_could_be_sent_before_is_a_difference() -> None:
 
     found = compare_recorded_passes(good, bad)
     assert [difference.name for difference in found.found] == ["not-picklable"]
-    told = "in loader pass 1, the train loader cannot be pickled for spawned workers, after the migration only"
-    assert told in found.differences[0]
+    expected = "in loader pass 1, the train loader cannot be pickled for spawned workers, after the migration only"
+    assert expected in found.differences[0]
     assert compare_recorded_passes(bad, good).found == []
     both = compare_recorded_passes(bad, bad)
     assert both.found == [] and len(both.notes) == 1

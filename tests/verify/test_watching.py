@@ -140,17 +140,21 @@ def test_the_own_run_of_an_entry_point_is_in_its_source(write_backend: Callable[
     }
 
 
+def write_training(root: Path, **modules: str) -> None:
+    """Write a backend with a model and these training modules."""
+    (root / "utils").mkdir()
+    (root / "utils" / "models.py").write_text("class Net(Module):\n    def __init__(self, num_classes): ...\n")
+    for name, text in modules.items():
+        (root / "utils" / f"{name}.py").write_text(text)
+
+
 def test_epochs_and_folds_are_taken_from_defaults_then_from_what_the_backend_sets(tmp_path: Path) -> None:
-    utils = tmp_path / "utils"
-    utils.mkdir()
-    (utils / "models.py").write_text("class Net(Module):\n    def __init__(self, num_classes): ...\n")
-    (utils / "cross_validation.py").write_text(
-        "def k_fold(dataset, model_class, num_classes, k_folds=5, num_epochs=300): ...\n"
-        "def given(dataset, fold_indices, model_class, num_classes, num_epochs): ...\n"
-    )
-    (utils / "training_core.py").write_text(
-        "def train(features, labels, config, model_class, num_classes):\n"
-        "    config = {**{'num_epochs': 220, 'k_folds': 4}, **config}\n"
+    write_training(
+        tmp_path,
+        cross_validation="def k_fold(dataset, model_class, num_classes, k_folds=5, num_epochs=300): ...\n"
+        "def given(dataset, fold_indices, model_class, num_classes, num_epochs): ...\n",
+        training_core="def train(features, labels, config, model_class, num_classes):\n"
+        "    config = {**{'num_epochs': 220, 'k_folds': 4}, **config}\n",
     )
     found = {one.name: one.own for one in find_entry_points(tmp_path).entry_points}
     assert found == {
@@ -162,12 +166,8 @@ def test_epochs_and_folds_are_taken_from_defaults_then_from_what_the_backend_set
 
 
 def test_epochs_that_no_module_sets_are_named_an_assumption(tmp_path: Path) -> None:
-    utils = tmp_path / "utils"
-    utils.mkdir()
-    (utils / "models.py").write_text("class Net(Module):\n    def __init__(self, num_classes): ...\n")
-    (utils / "cross_validation.py").write_text(
-        "def k_fold(dataset, fold_indices, model_class, num_classes, num_epochs, k_folds=5): ...\n"
-    )
+    k_fold = "def k_fold(dataset, fold_indices, model_class, num_classes, num_epochs, k_folds=5): ...\n"
+    write_training(tmp_path, cross_validation=k_fold)
     for options, own in (((), FullTrainingLength(100, 5)), (("--own-epochs", "30"), FullTrainingLength(30, 5, False))):
         given = parse_verify_options(str(tmp_path), *options)
         [found] = entry_points_from_options(tmp_path, tmp_path, given).entry_points
