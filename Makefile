@@ -90,6 +90,9 @@ bench-loader: $(STAMP)  ## loading alone, beside other libraries where they are 
 bench-small: $(STAMP)  ## epochs with hardly any work, beside PyTorch's loader
 	$(BIN)/python benchmarks/small_setups.py --check
 
+bench-listed: $(STAMP)  ## batches of samples in a list, collated in two ways
+	$(BIN)/python benchmarks/listed_samples.py
+
 bench-foreign: $(STAMP)  ## our loader beside PyTorch's on datasets of somebody else's code
 	$(BIN)/python benchmarks/foreign.py --check --write
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -134,12 +135,14 @@ def read_samples_of_list(samples: Sequence[Any], indices: Sequence[Any]) -> Batc
         return None
     xs = [x for x, _ in chosen]
     ys: Any = tuple(y for _, y in chosen)  # PyTorch collates text to a tuple
-    if not have_equal_layout(xs) or not (
-        all(issubclass(kind, _SCALARS) for kind in set(map(type, ys))) or have_equal_layout(ys)
-    ):
+    scalars = all(issubclass(kind, _SCALARS) for kind in set(map(type, ys)))
+    if not _may_be_stacked(xs) or not (scalars or _may_be_stacked(ys)):
         return None
     out = allocate_batch((len(xs), *xs[0].shape), xs[0].dtype) if get_worker_info() is None else None
-    return [default_collate(xs) if out is None else torch.stack(xs, out=out), default_collate(ys)]
+    try:
+        return [default_collate(xs) if out is None else torch.stack(xs, out=out), default_collate(ys)]
+    except RuntimeError:  # The tensors differ, for example in shape. PyTorch's own code then raises this error again.
+        return None
 
 
 #: Types of values that PyTorch collates in the same way in a worker and in this process.
@@ -190,6 +193,24 @@ def stack_until_layout_differs(
         rows[len(ys)] = x
         ys.append(y)
     return rows, ys, []
+
+
+def _may_be_stacked(values: Sequence[Any]) -> bool:
+    """Return whether ``torch.stack`` returns a contiguous CPU tensor, or raises ``RuntimeError``.
+
+    The function checks only what ``torch.stack`` does not check, because a check of all values takes about as long as
+    to stack small ones.
+    """
+    return (
+        set(map(type, values)) == {Tensor}
+        and len(set(map(_DTYPE, values))) == 1
+        and not any(map(_REQUIRES_GRAD, values))
+        and have_equal_layout(values[:1])
+    )
+
+
+_DTYPE = attrgetter("dtype")
+_REQUIRES_GRAD = attrgetter("requires_grad")
 
 
 def have_equal_layout(values: Sequence[Any]) -> bool:

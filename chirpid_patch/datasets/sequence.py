@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from chirpid_patch.datasets.batch_memory import is_large_batch
 from chirpid_patch.datasets.gather import Batch, BatchedDataset, BatchPart, RowKinds, gather_batch, gather_node
 from chirpid_patch.datasets.samples import dense_tensor_bytes, fetch_sample, read_samples_of_list
 from chirpid_patch.randomness.keyed_random import RandomKey
+
+#: Smallest batch in bytes that stacks the samples of a list into reused memory. For smaller batches, the checks of the
+#: samples take longer than the reused memory saves (measured with ``benchmarks/listed_samples.py``).
+_SMALLEST_BYTES = 12 << 20
 
 
 class WorkerSafeSequenceDataset(BatchedDataset):
@@ -86,7 +89,6 @@ class WorkerSafeSequenceDataset(BatchedDataset):
     def gains(self, count: int) -> bool:
         if not self._has_list:
             return super().gains(count)
-        # PyTorch's own collation is as fast, unless the batch is large enough to reuse memory.
         first = self.data_list[0] if self.data_list else None
         x = first[0] if type(first) in (list, tuple) and first else None
-        return is_large_batch(dense_tensor_bytes(x) * count)
+        return dense_tensor_bytes(x) * count >= _SMALLEST_BYTES

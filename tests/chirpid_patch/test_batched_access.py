@@ -16,6 +16,7 @@ from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorD
 
 from chirpid_patch import (
     BatchedDataLoader,
+    OptimalDataLoaderFactory,
     WorkerSafeArrayDataset,
     WorkerSafeAugmentedDataset,
     WorkerSafeSequenceDataset,
@@ -199,9 +200,40 @@ def test_joined_samples_are_those_that_pytorch_collates(make: Callable[[], Any],
     assert same(load_batch(dataset, indices, None, default_collate), default_collate([dataset[i] for i in indices]))
 
 
-@pytest.mark.parametrize("other", [(torch.rand(1 << 16), 1, 2), (torch.rand(1 << 16).half(), 1)])
+@pytest.mark.parametrize(
+    "other",
+    [
+        (torch.rand(1 << 16), torch.tensor(1), 2),
+        (torch.rand(1 << 16).half(), torch.tensor(1)),
+        (torch.rand(1 << 15), torch.tensor(1)),
+        (torch.rand(1 << 16).requires_grad_(), torch.tensor(1)),
+        (torch.rand(1 << 16).to_sparse(), torch.tensor(1)),
+        (torch.nn.Parameter(torch.rand(1 << 16)), torch.tensor(1)),
+        (torch.rand(1 << 16, device="meta"), torch.tensor(1)),
+        (torch.rand(1 << 16), torch.tensor([1, 2])),
+        (torch.rand(1 << 16), torch.tensor(1.0)),
+        (torch.rand(1 << 16), 1),
+    ],
+    ids=["triple", "dtype", "shape", "gradient", "sparse", "class", "device", "label shape", "label dtype", "number"],
+)
 def test_large_samples_that_differ_are_left_to_pytorch(other: Any) -> None:
-    assert fetch_batch(WorkerSafeSequenceDataset([(torch.rand(1 << 16), 0), other]), [0, 1]) is None
+    assert fetch_batch(WorkerSafeSequenceDataset([(torch.rand(1 << 16), torch.tensor(0)), other]), [0, 1]) is None
+
+
+def test_large_samples_of_different_strides_are_stacked_as_by_pytorch() -> None:
+    samples = [(torch.rand(1 << 16), 0), (torch.rand(1 << 17)[::2], 1)]
+    batch = fetch_batch(WorkerSafeSequenceDataset(samples), [0, 1])
+    assert same(batch, default_collate(samples))
+
+
+@pytest.mark.parametrize("floats", [1 << 16, 1 << 20], ids=["collated by PyTorch", "stacked into reused memory"])
+@pytest.mark.parametrize("label", [int, str, torch.tensor], ids=["numbers", "text", "tensors"])
+def test_batches_of_a_list_are_those_of_pytorchs_loader(floats: int, label: Callable[[int], Any]) -> None:
+    samples = [(torch.rand(floats), label(number)) for number in range(8)]
+    expected = list(DataLoader(samples, batch_size=3))  # type: ignore[arg-type]
+    for _ in range(2):  # the second epoch may use the memory of the first
+        batches = list(OptimalDataLoaderFactory.create_loader(WorkerSafeSequenceDataset(samples), batch_size=3))
+        assert same(batches, expected)
 
 
 def test_a_list_of_small_samples_is_put_together_by_pytorch() -> None:
