@@ -112,7 +112,7 @@ class EpochRequests:
             kind = self._kind = self._find_kind()
         if type(indices) not in (list, tuple) and kind.listed() and _can_iterate_early(indices, kind.keyed):
             with contextlib.suppress(TypeError):  # reading the batch raises the error later, as in PyTorch
-                indices = list(indices)
+                indices = [index for index in indices]  # noqa: C416 - unlike list(), never calls a user's __len__
         self.drawn += 1
         return BatchRequest(indices, self._key(indices, kind.rank)) if kind.keyed else BatchRequest(indices)
 

@@ -399,6 +399,36 @@ def test_a_sampler_may_give_iterators_in_place_of_lists() -> None:
     assert same(list(BatchedDataLoader(tensor_data(SIZE), batch_sampler=batches())), expected)
 
 
+class Counted:
+    """Indices of a batch that count how often their length is read."""
+
+    def __init__(self) -> None:
+        self.lengths = 0
+
+    def __len__(self) -> int:
+        self.lengths += 1
+        return 2
+
+    def __getitem__(self, place: int) -> int:
+        return [3, 1][place]
+
+
+@pytest.mark.parametrize(
+    ("kind", "dataset"),
+    [
+        (DataLoader, PairDataset(SIZE)),
+        (BatchedDataLoader, PairDataset(SIZE)),
+        (BatchedDataLoader, WorkerSafeAugmentedDataset(tensor_data(SIZE), {"p": 1.0})),
+    ],
+    ids=["PyTorch", "own dataset", "augmented"],
+)
+def test_the_length_of_a_batchs_indices_is_not_read(kind: Callable[..., Any], dataset: Any) -> None:
+    indices = Counted()
+    ((x, _),) = kind(dataset, batch_sampler=[indices])
+    assert len(x) == 2
+    assert indices.lengths == 0
+
+
 @pytest.mark.parametrize("kind", [DataLoader, BatchedDataLoader])
 def test_a_batch_that_is_no_list_is_refused_when_it_is_read(kind: Any) -> None:
     loader = kind(WorkerSafeAugmentedDataset(tensor_data(SIZE)), batch_sampler=[5])
