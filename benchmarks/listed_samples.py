@@ -31,8 +31,8 @@ from chirpid_patch.datasets import sequence
 _SIDES = (64, 96, 128, 160, 192, 224, 256, 320, 384)
 _BATCH = 32
 _BATCHES = 8
-#: For each way to collate: the smallest batch in bytes that is stacked into reused memory; None for the default size.
-_WAYS = {"PyTorch's collation": 1 << 62, "reused memory": 0, "as decided": None}
+#: For each way to collate: the smallest batch in bytes that is stacked into reused memory.
+_WAYS = {"PyTorch's collation": 1 << 62, "reused memory": 0}
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,8 @@ class _Training:
         self.optimizer.step()
 
 
-def _epoch_s(loader: Any, training: _Training | None, smallest: int | None) -> float:
-    kept = sequence._SMALLEST_BYTES
-    with mock.patch.object(sequence, "_SMALLEST_BYTES", kept if smallest is None else smallest):
+def _epoch_s(loader: Any, training: _Training | None, smallest: int) -> float:
+    with mock.patch.object(sequence, "_SMALLEST_BYTES", smallest):
         began = time.perf_counter()
         for x, _ in loader:
             if training is not None:
@@ -84,7 +83,7 @@ def _measure(side: int, trains: bool, rounds: int) -> _Row:
     times: dict[str, list[float]] = {name: [] for name in ("PyTorch", *_WAYS)}
     for number in range(rounds + 2):
         for name in list(times) if number % 2 else reversed(list(times)):
-            seconds = _epoch_s(loaders.get(name, plain), training, _WAYS.get(name))
+            seconds = _epoch_s(loaders.get(name, plain), training, _WAYS.get(name, 0))
             if number > 1:  # the first epochs prepare memory
                 times[name].append(seconds)
     ratios = {name: paired_ratio(times["PyTorch"], times[name]) for name in _WAYS}

@@ -379,6 +379,9 @@ class _SubsetNode(GatherNode):
     def reads_batches(self) -> bool:
         return self._child_node.reads_batches
 
+    def gains(self, count: int) -> bool:
+        return self._child_node.gains(count)
+
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
         mapped = look_up_indices(self._indices, indices)
         return None if mapped is None else [BatchPart(self._child, mapped)]
@@ -424,10 +427,14 @@ class _ConcatNode(GatherNode):
         return self.in_memory
 
     def gains(self, count: int) -> bool:
-        if count < 2 or count > _FEW_SAMPLES_PER_PART * len(self.children):
-            return count > 1
-        kinds = gather_node(self.children[0]).row_kinds if self.children else None
-        return kinds is None or any(is_large_batch(count * math.prod(shape) * dtype.itemsize) for dtype, shape in kinds)
+        if count < 2:
+            return False
+        if count > _FEW_SAMPLES_PER_PART * len(self.children):
+            return any(gather_node(child).gains(count) for child in self.children)
+        first = gather_node(self.children[0])
+        if first.row_kinds is None:
+            return first.gains(count)
+        return any(is_large_batch(count * math.prod(shape) * dtype.itemsize) for dtype, shape in first.row_kinds)
 
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
         positions = nonnegative_indices(indices, len(self._dataset))

@@ -28,6 +28,9 @@ from chirpid_patch.torch_private import sample_fetcher
 
 Collate = Callable[[Any], Any]
 
+_DTYPE = attrgetter("dtype")
+_REQUIRES_GRAD = attrgetter("requires_grad")
+
 
 def _takes_key(dataset: Any) -> bool:
     """Return whether ``dataset`` can compute the random numbers of a single sample from a ``RandomKey``."""
@@ -207,10 +210,6 @@ def _may_be_stacked(values: Sequence[Any]) -> bool:
         and not any(map(_REQUIRES_GRAD, values))
         and have_equal_layout(values[:1])
     )
-
-
-_DTYPE = attrgetter("dtype")
-_REQUIRES_GRAD = attrgetter("requires_grad")
 
 
 def have_equal_layout(values: Sequence[Any]) -> bool:

@@ -88,7 +88,7 @@ class WorkerSafeSequenceDataset(BatchedDataset):
 
     def gains(self, count: int) -> bool:
         if not self._has_list:
-            return super().gains(count)
+            return gather_node(self.data_list).gains(count)
         first = self.data_list[0] if self.data_list else None
         x = first[0] if type(first) in (list, tuple) and first else None
         return dense_tensor_bytes(x) * count >= _SMALLEST_BYTES

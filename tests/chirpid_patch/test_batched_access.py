@@ -22,7 +22,7 @@ from chirpid_patch import (
     WorkerSafeSequenceDataset,
     WorkerSafeStandardizedDataset,
 )
-from chirpid_patch.datasets.gather import fetch_batch, permits_batched_reading
+from chirpid_patch.datasets.gather import fetch_batch, gather_node, permits_batched_reading
 from chirpid_patch.datasets.samples import load_batch
 
 SIZE = 12
@@ -234,6 +234,68 @@ def test_batches_of_a_list_are_those_of_pytorchs_loader(floats: int, label: Call
     for _ in range(2):  # the second epoch may use the memory of the first
         batches = list(OptimalDataLoaderFactory.create_loader(WorkerSafeSequenceDataset(samples), batch_size=3))
         assert same(batches, expected)
+
+
+def strided(x: torch.Tensor) -> torch.Tensor:
+    return torch.stack([x, x], -1)[..., 0]
+
+
+CHANGES: list[Callable[[torch.Tensor], torch.Tensor]] = [
+    torch.Tensor.double,
+    torch.Tensor.to_sparse,
+    torch.Tensor.resolve_neg,
+    torch.nn.Parameter,
+    strided,
+    lambda x: x.clone().requires_grad_(),
+    lambda x: torch._neg_view(x),
+    lambda x: torch.complex(x, x).conj(),
+    lambda x: x.unsqueeze(0).to(memory_format=torch.channels_last)[0],
+    lambda x: x[..., :1],
+    lambda x: x[:1].expand(x.shape),
+]
+LABELS: list[Any] = [1, 1.5, "a", b"a", None, np.float32(2), torch.tensor(1), torch.tensor(2.0), torch.ones(2)]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data(), st.booleans())
+def test_mixed_samples_of_a_list_are_collated_as_by_pytorch(data: st.DataObject, with_grad: bool) -> None:
+    x = torch.rand(data.draw(st.sampled_from([(2, 256, 256), (1, 1 << 17), (1 << 17, 1, 1)])))
+    changes = st.none() | st.sampled_from(CHANGES)
+    change, label = data.draw(changes), data.draw(st.sampled_from(LABELS))
+    samples = []
+    for _ in range(data.draw(st.integers(1, 4))):
+        differs = data.draw(st.integers(0, 3)) == 0
+        by, y = (data.draw(changes), data.draw(st.sampled_from(LABELS))) if differs else (change, label)
+        samples.append((x if by is None else by(x), y))
+    with torch.set_grad_enabled(with_grad):
+        try:
+            batch = fetch_batch(WorkerSafeSequenceDataset(samples), range(len(samples)))
+        except TypeError:  # labels of different types, as with PyTorch
+            with pytest.raises(TypeError):
+                default_collate(samples)
+            return
+        if batch is None:
+            return
+        expected = default_collate(samples)
+    assert same(batch, expected)
+    assert (batch[0].stride(), batch[0].requires_grad) == (expected[0].stride(), expected[0].requires_grad)
+
+
+@pytest.mark.parametrize(
+    "nest",
+    [
+        lambda listed: listed,
+        lambda listed: Subset(listed, range(6)),
+        lambda listed: ConcatDataset([listed, listed]),
+        lambda listed: WorkerSafeSequenceDataset(Subset(listed, range(6))),
+    ],
+    ids=["list", "subset", "concatenation", "nested"],
+)
+def test_only_large_batches_of_lists_are_read_at_once(nest: Callable[[Any], Any]) -> None:
+    def reads_at_once(floats: int) -> bool:
+        return gather_node(nest(WorkerSafeSequenceDataset([(torch.rand(floats), 0)] * 6))).gains(32)
+
+    assert not reads_at_once(1 << 16) and reads_at_once(1 << 18)
 
 
 def test_a_list_of_small_samples_is_put_together_by_pytorch() -> None:
