@@ -249,7 +249,7 @@ CHANGES: list[Callable[[torch.Tensor], torch.Tensor]] = [
     lambda x: x.clone().requires_grad_(),
     lambda x: torch._neg_view(x),
     lambda x: torch.complex(x, x).conj(),
-    lambda x: x.unsqueeze(0).to(memory_format=torch.channels_last)[0],
+    lambda x: x.movedim(0, -1).contiguous().movedim(-1, 0),  # channels last
     lambda x: x[..., :1],
     lambda x: x[:1].expand(x.shape),
 ]
