@@ -9,14 +9,11 @@ import re
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.attribute_reads import may_list_attributes, may_list_attributes_of_any_object
+from chirp_migrate.analysis.dataflow.attribute_writes import may_be_assigned_outside_class
 from chirp_migrate.analysis.dataflow.class_inspection import find_class_mutation, find_class_used_as_value
 from chirp_migrate.analysis.dataflow.closures import CapturedName, captured_names, variable_reads
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
-from chirp_migrate.analysis.dataflow.uses_elsewhere import (
-    may_be_assigned_outside_class,
-    may_list_attributes,
-    may_list_attributes_of_any_object,
-)
 from chirp_migrate.analysis.known_names import DATASET, qualified_base_names
 from chirp_migrate.edits.movability import (
     check_body_is_movable,

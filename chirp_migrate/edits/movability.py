@@ -12,13 +12,13 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.attribute_reads import may_list_attributes
 from chirp_migrate.analysis.dataflow.capture_timing import is_always_assigned_before, why_captured_values_change
 from chirp_migrate.analysis.dataflow.closures import CapturedName
-from chirp_migrate.analysis.dataflow.uses_elsewhere import (
+from chirp_migrate.analysis.dataflow.rebinding import (
     import_always_binds_same_object,
     is_dotted_name_bound_once,
     may_be_patched_elsewhere,
-    may_list_attributes,
     new_name_may_clash,
 )
 from chirp_migrate.edits.move_definition import NotMovable

@@ -9,20 +9,19 @@ from collections.abc import Collection, Iterable, Sequence
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.attribute_reads import (
+    has_dynamic_attribute_read,
+    may_access_attribute_outside_class,
+    may_call_method_with_foreign_self,
+    may_list_attributes,
+)
+from chirp_migrate.analysis.dataflow.attribute_writes import may_set_computed_attributes
 from chirp_migrate.analysis.dataflow.closures import CapturedName, captured_names
 from chirp_migrate.analysis.dataflow.function_flow import FunctionUseKind, find_function_uses
 from chirp_migrate.analysis.dataflow.function_inspection import CODE, DETAILS, find_read_of_function_attribute
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
-from chirp_migrate.analysis.dataflow.uses_elsewhere import (
-    has_bases_or_subclasses,
-    has_dynamic_attribute_read,
-    may_access_attribute_outside_class,
-    may_be_patched_elsewhere,
-    may_call_method_with_foreign_self,
-    may_list_attributes,
-    may_set_computed_attributes,
-    new_name_may_clash,
-)
+from chirp_migrate.analysis.dataflow.rebinding import may_be_patched_elsewhere, new_name_may_clash
+from chirp_migrate.analysis.dataflow.related_classes import has_bases_or_subclasses
 from chirp_migrate.analysis.dataflow.value_flow import (
     AttributeRead,
     CallArgument,

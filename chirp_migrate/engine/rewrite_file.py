@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_named_in_strings
+from chirp_migrate.analysis.dataflow.names_in_strings import is_named_in_strings
 from chirp_migrate.edits.apply_hunks import text_with_hunks
 from chirp_migrate.edits.deadcode import removable_import_names, remove_newly_unused_names
 from chirp_migrate.edits.imports import (

@@ -8,7 +8,7 @@ from functools import partial
 
 import libcst as cst
 
-from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_patched_elsewhere, may_be_set_by_called_function
+from chirp_migrate.analysis.dataflow.rebinding import may_be_patched_elsewhere, may_be_set_by_called_function
 from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.config_scope import config_expression
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions

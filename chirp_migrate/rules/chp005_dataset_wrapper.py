@@ -7,16 +7,13 @@ from collections.abc import Iterable, Sequence, Set
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.attribute_reads import has_dynamic_attribute_read, has_guarded_attribute_read
+from chirp_migrate.analysis.dataflow.attribute_writes import may_be_assigned_outside_class
 from chirp_migrate.analysis.dataflow.capture_timing import why_captured_values_change
 from chirp_migrate.analysis.dataflow.closures import CapturedName
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
 from chirp_migrate.analysis.dataflow.symbolic import Name
-from chirp_migrate.analysis.dataflow.uses_elsewhere import (
-    has_dynamic_attribute_read,
-    has_guarded_attribute_read,
-    may_be_assigned_outside_class,
-)
 from chirp_migrate.analysis.datasets.dataset_meaning import AugmentedSamples
 from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
 from chirp_migrate.analysis.datasets.type_members import match_dataset_type_call

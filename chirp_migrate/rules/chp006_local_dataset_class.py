@@ -10,7 +10,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_reads
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
-from chirp_migrate.analysis.dataflow.uses_elsewhere import new_name_may_clash
+from chirp_migrate.analysis.dataflow.rebinding import new_name_may_clash
 from chirp_migrate.analysis.dataflow.worker_escape import WorkerUseFinder
 from chirp_migrate.analysis.datasets.declared_class import may_be_declarable
 from chirp_migrate.analysis.gain.loader_gains import loader_gains

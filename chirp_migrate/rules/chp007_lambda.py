@@ -10,7 +10,7 @@ from itertools import takewhile
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_reads
-from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_patched_elsewhere, new_name_may_clash
+from chirp_migrate.analysis.dataflow.rebinding import may_be_patched_elsewhere, new_name_may_clash
 from chirp_migrate.analysis.dataflow.worker_escape import (
     WorkerUseFinder,
     may_send_functions_to_workers,

@@ -114,6 +114,14 @@ def syntax_tree(text: str) -> ast.Module:
     return tree
 
 
+def syntax_tree_or_empty(text: str) -> ast.Module:
+    """Return :func:`syntax_tree`, or an empty module if the text is not Python, because no code runs such a text."""
+    try:
+        return syntax_tree(text)
+    except UnparsableModule:
+        return ast.Module([], [])
+
+
 class Module:
     """A module under analysis.
 

@@ -19,7 +19,7 @@ from typing import TypeGuard
 
 import libcst as cst
 
-from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
+from chirp_migrate.syntax.module import Module, syntax_tree_or_empty
 from chirp_migrate.syntax.outline import last_part_of_name, parameter_defaults
 from chirp_migrate.syntax.project import Project
 
@@ -134,10 +134,7 @@ class _FileNames:
 
     def __init__(self, path: str, text: str) -> None:
         self.path = path
-        try:
-            self.tree: ast.AST = syntax_tree(text)
-        except UnparsableModule:
-            self.tree = ast.Module([], [])  # no code runs a file that is not Python
+        self.tree: ast.AST = syntax_tree_or_empty(text)
         self.parents: dict[ast.AST, ast.AST] = {}
         self.scopes: dict[ast.AST, ast.AST] = {}
         self.binds: dict[ast.AST, set[str]] = defaultdict(set)

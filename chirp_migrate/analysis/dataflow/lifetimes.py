@@ -16,7 +16,7 @@ from functools import lru_cache
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import variable_reads
-from chirp_migrate.analysis.dataflow.uses_elsewhere import may_be_patched_elsewhere
+from chirp_migrate.analysis.dataflow.rebinding import may_be_patched_elsewhere
 from chirp_migrate.analysis.dataflow.value_flow import (
     AttributeRead,
     CallArgument,

@@ -17,9 +17,10 @@ from itertools import takewhile
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.attribute_writes import is_assigned_later
 from chirp_migrate.analysis.dataflow.closures import nodes_of_original_tree, variable_uses
 from chirp_migrate.analysis.dataflow.effects import first_side_effect, has_await_yield_walrus, side_effect_message
-from chirp_migrate.analysis.dataflow.uses_elsewhere import is_assigned_later, may_be_patched_elsewhere
+from chirp_migrate.analysis.dataflow.rebinding import may_be_patched_elsewhere
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import NameRole, binding_scope, dotted_source, is_integer, is_name, name_role

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import re
+from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.attribute_reads import has_dynamic_attribute_read
+from chirp_migrate.analysis.dataflow.rebinding import is_dotted_name_bound_once
 from chirp_migrate.analysis.dataflow.symbolic import (
     Const,
     Evaluator,
@@ -15,13 +21,8 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     UnmodelledCode,
     takes_plain_arguments,
 )
-from chirp_migrate.analysis.dataflow.uses_elsewhere import (
-    has_dynamic_attribute_read,
-    is_dotted_name_bound_once,
-    is_passed_as_keyword,
-)
-from chirp_migrate.syntax.module import Module, find_nodes, walk_code
-from chirp_migrate.syntax.name_resolution import resolve_node
+from chirp_migrate.syntax.module import Module, find_nodes, syntax_tree_or_empty, walk_code
+from chirp_migrate.syntax.name_resolution import import_table, resolve_node
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import NameRole, dotted_source, name_role, normalized_source
 
@@ -66,7 +67,9 @@ def has_same_meaning_at_definition(module: Module, project: Project, node: cst.L
     """
     if isinstance(module.scopes.scope_of(node).node, cst.ClassDef):
         return False
-    if any(is_passed_as_keyword(project, one.name.value) for one in (*node.params.posonly_params, *node.params.params)):
+    if any(
+        _is_passed_as_keyword(project, one.name.value) for one in (*node.params.posonly_params, *node.params.params)
+    ):
         return False
     names = (one for one in find_nodes(node.body, cst.Name) if name_role(module, one) is not NameRole.LABEL)
     return all(_is_bound_once(module, project, node, name.value, name) for name in names)
@@ -139,3 +142,40 @@ def _stacks_pairs(module: Module, project: Project, body: cst.BaseExpression, pa
     stacked = rf"[\w.]+\(\[(\w+)\[{{}}\] for \{{}} in {parameter}\]\)"
     pair = re.fullmatch(rf"\({stacked.format(0, 1)}, {stacked.format(1, 2)}\)", normalized_source(module, body))
     return pair is not None and parameter not in pair.groups()
+
+
+def _is_passed_as_keyword(project: Project, parameter: str) -> bool:
+    """Return whether a call passes the keyword argument ``parameter=`` to code of the project."""
+    keyword = re.compile(rf"[(,]\s*{re.escape(parameter)}\s*=(?!=)")
+    return any(
+        not _is_foreign(project, path, called)
+        for path, text in project.matching(keyword, parameter)
+        for called in _callees_by_keyword(text).get(parameter, ())
+    )
+
+
+@lru_cache(maxsize=1024)
+def _callees_by_keyword(text: str) -> Mapping[str, frozenset[str]]:
+    """Return, for each keyword in the calls of a text, the first names of the called expressions.
+
+    For ``a.b(key=1)``, the keyword is ``key``, and the first name is ``a``. The first name is "" if the called
+    expression does not begin with a name.
+    """
+    called: dict[str, set[str]] = defaultdict(set)
+    for call in ast.walk(syntax_tree_or_empty(text)):
+        if isinstance(call, ast.Call):
+            root = call.func
+            while isinstance(root, ast.Attribute):
+                root = root.value
+            for keyword in call.keywords:
+                called[keyword.arg or ""].add(root.id if isinstance(root, ast.Name) else "")
+    return {keyword: frozenset(names) for keyword, names in called.items()}
+
+
+def _is_foreign(project: Project, path: str, called: str) -> bool:
+    """Return whether the file at ``path`` imports the name ``called`` from outside the project."""
+    table = import_table(project, path)
+    if not called or table is None or table.defines(called):
+        return False
+    sources = table.imports.get(called, set())
+    return bool(sources) and not any(project.module_paths.has_package(source.partition(".")[0]) for source in sources)

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.attribute_reads import has_dynamic_attribute_read
 from chirp_migrate.analysis.dataflow.closures import variable_mentions
-from chirp_migrate.analysis.dataflow.uses_elsewhere import has_dynamic_attribute_read
 from chirp_migrate.analysis.dataflow.value_flow import (
     BaseClass,
     CallArgument,

@@ -1,0 +1,99 @@
+"""Find out whether code or a configuration file may refer to a top-level name by a string."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+from chirp_migrate.syntax.module import Module, syntax_tree_or_empty
+from chirp_migrate.syntax.project import Project
+
+#: Generic types whose parameters are types. (Those of ``Literal`` are values.)
+_GENERICS = frozenset(
+    {
+        "AsyncIterator", "Callable", "ClassVar", "Collection", "Dict", "Final", "Generator", "Iterable", "Iterator",
+        "List", "Mapping", "Optional", "Sequence", "Set", "Tuple", "Type", "Union", "dict", "list", "set", "tuple",
+        "type",
+    }
+)  # fmt: skip
+#: Words of code that may look up quoted types in the names of another module.
+_TYPE_LOOKUPS = ("get_type_hints", "globalns", "update_forward_refs", "model_rebuild", "_types_namespace")
+#: The ends of lines in Python source.
+_NEWLINE = re.compile(r"\r\n?|\n")
+
+
+def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
+    """Return whether other code may read a top-level name of ``module`` by a string.
+
+    The result is True if a string or a configuration file contains ``module.name``, or if ``getattr`` is called with
+    the name. For the name of a class, the result is also True if a string or a value in a configuration file ends with
+    the name. An annotation in quotes, such as ``"Net"``, does not count if the annotation is in another file, and this
+    file imports or defines the name. This exception does not apply if code of the project may evaluate annotations.
+    """
+    owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
+    paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""
+    asked = re.compile(rf"""{paths}|getattr\s*\([^,()]*,\s*["']{last}["']""")
+    # Every match of `asked` ends with a match of this pattern. `re` is faster for patterns that begin with plain
+    # characters.
+    ending = re.compile(rf"""{last}\\?["']""")
+    if any(asked.search(text) for _, text in project.matching(ending, name)):
+        return True
+    is_class = name[:1].isupper()
+    ends = re.compile(rf"""{last}(?<=["'.]{last})["']""")
+    may_look_up_types = is_class and any(True for _ in project.paths_containing(*_TYPE_LOOKUPS))
+    if is_class and any(
+        path == module.path or may_look_up_types or _has_match_outside_types(text, name, ends)
+        for path, text in project.matching(ends, name)
+    ):
+        return True
+    value = rf"""|[:=,\[-][ \t]*["']?{last}["']?[ \t]*(?:[,\]}}#\r\n]|\Z)""" if is_class else ""
+    return project.settings_match(re.compile(rf"\b{owner}\.{last}\b{value}"))
+
+
+def _has_match_outside_types(text: str, name: str, pattern: re.Pattern[str]) -> bool:
+    """Return whether ``pattern`` matches in a text, except in the quoted type ``"name"`` of an annotation."""
+    types = [source for quoted, source in _quoted_types(text) if quoted == name and _binds(text, name)]
+    return len(pattern.findall(text)) > sum(len(pattern.findall(one)) for one in types)
+
+
+def _binds(text: str, name: str) -> bool:
+    """Return whether a file imports ``name``, or defines a class with this name."""
+    return any(
+        (isinstance(node, ast.alias) and name == (node.asname or node.name))
+        or (isinstance(node, ast.ClassDef) and node.name == name)
+        for node in ast.walk(syntax_tree_or_empty(text))
+    )
+
+
+@lru_cache(maxsize=1024)
+def _quoted_types(text: str) -> tuple[tuple[str, str], ...]:
+    """Return each string that is a type in an annotation, such as ``"Net"`` in ``list["Net"]``, with its source."""
+    annotations: list[ast.expr | None] = []
+    for node in ast.walk(syntax_tree_or_empty(text)):
+        match node:
+            case ast.arg(annotation=annotation) | ast.AnnAssign(annotation=annotation):
+                annotations.append(annotation)
+            case ast.FunctionDef(returns=returns) | ast.AsyncFunctionDef(returns=returns):
+                annotations.append(returns)
+    quoted = [one for annotation in annotations if annotation is not None for one in _strings_as_types(annotation)]
+    lines = [line.encode() for line in _NEWLINE.split(text)] if quoted else []
+    return tuple(
+        (str(one.value), lines[one.lineno - 1][one.col_offset : one.end_col_offset].decode(errors="replace"))
+        for one in quoted
+        if one.lineno == one.end_lineno
+    )
+
+
+def _strings_as_types(annotation: ast.expr) -> Iterator[ast.Constant]:
+    match annotation:
+        case ast.Constant(value=str()):
+            yield annotation
+        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
+            yield from (*_strings_as_types(left), *_strings_as_types(right))
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            yield from (one for element in elements for one in _strings_as_types(element))
+        case ast.Subscript(value=ast.Name(id=generic) | ast.Attribute(attr=generic), slice=inner):
+            if generic in _GENERICS:
+                yield from _strings_as_types(inner)
