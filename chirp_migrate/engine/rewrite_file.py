@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
@@ -21,12 +21,13 @@ from chirp_migrate.edits.imports import (
     shadowed_import_names,
 )
 from chirp_migrate.edits.layout import formatting_edits
+from chirp_migrate.engine.hunks import form_hunks
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.engine.suppression import Suppressions, UnreadableComments, read_suppressions
 from chirp_migrate.plans.plan import Edit, Finding, FindingStatus, GainKind, Hunk, Safety
 from chirp_migrate.rules import Rule, RuleMatch, all_rules
 from chirp_migrate.source.diff import whole_line_edits
-from chirp_migrate.source.piece_table import FOLLOWS, PieceTable, group_connected_items, rewrites_sharing_lines
+from chirp_migrate.source.piece_table import FOLLOWS, PieceTable
 from chirp_migrate.syntax.module import Module, UnparsableModule, is_deeply_nested
 from chirp_migrate.syntax.name_uses import is_imported_elsewhere
 from chirp_migrate.syntax.outline import Outline
@@ -224,7 +225,7 @@ class _RewriteState:
         self._joined: set[tuple[int, int]] = set()
         self._deferred: dict[tuple[str, int], set[int]] = {}
         self._together: dict[tuple[str, int], int] = {}
-        self._calls: list[frozenset[tuple[str, int]]] = []
+        self._calls: list[frozenset[str]] = []
         self._passes = 0
 
     def finding(self, rule: Rule, match: RuleMatch, status: FindingStatus) -> Finding:
@@ -258,7 +259,7 @@ class _RewriteState:
             if first and place not in self._deferred:
                 unexplained.add(number)
             calls = self._loader_calls_of_match(rule, match)
-            self._calls.append(calls)
+            self._calls.append(frozenset(f"{path}:{line}" for path, line in calls))
             self._joined |= {(self._together.setdefault(one, number), number) for one in calls}
             for edit in match.edits:
                 owners[edit] = owners.get(edit, FOLLOWS) | {number}
@@ -294,13 +295,6 @@ class _RewriteState:
             return match.together
         return frozenset({(self._original.path, self._original.position(self._pieces.origin(match.offset))[0])})
 
-    def _loader_calls_of_rewrites(self, numbers: Iterable[int]) -> frozenset[str]:
-        """Return the loader calls whose rewrites must be accepted or refused together with the rewrites ``numbers``.
-
-        Each call is a text ``path:line``.
-        """
-        return frozenset(f"{path}:{line}" for number in numbers for path, line in self._calls[number])
-
     def _is_public(self, module: Module, name: str) -> bool:
         project = self._project
         return is_imported_elsewhere(project, module, name) or is_named_in_strings(module, project, name)
@@ -311,50 +305,21 @@ class _RewriteState:
         if not self._done:
             return FileResult(path, text, tuple(sorted(findings, key=_sort_key)))
         public = frozenset(n for n in removable_import_names(self._original.text) if self._is_public(self._original, n))
-        hunks, numbers = self._hunks()
+        needed = [frozenset(match.imports) for _, match, _ in self._done]
+        joined = self._joined | self._pieces.joined
+        edits = list(self._pieces.edits())
+        hunks, numbers = form_hunks(edits, joined, self._original.line_starts, needed, self._calls)
         if None in numbers or (
             self._passes > 1 and text_with_hunks(self._original, hunks, public, self._project.import_style) != text
         ):
             # The rewrites cannot be separated into hunks, so one hunk contains all changes.
-            together = self._loader_calls_of_rewrites(range(len(self._done)))
+            together = frozenset[str]().union(*self._calls)
             hunks, numbers = (
                 (Hunk(1, whole_line_edits(self._original.text, text), together=together),),
                 [1] * len(self._done),
             )
         findings += [replace(one, hunk=number) for (_, _, one), number in zip(self._done, numbers, strict=True)]
         return FileResult(path, text, tuple(sorted(findings, key=_sort_key)), hunks, public)
-
-    def _hunks(self) -> tuple[tuple[Hunk, ...], list[int | None]]:
-        """Return the hunks, and for each rewrite the number of its hunk.
-
-        The number is None for a rewrite that later rewrites undid.
-        """
-        edits = list(self._pieces.edits())
-        joined = {*self._joined, *self._pieces.joined, *rewrites_sharing_lines(edits, self._original.line_starts)}
-        groups = group_connected_items(len(self._done), joined)
-        by_group: dict[int, list[Edit]] = {}
-        last: tuple[set[int], int] = (set(), -1)
-        for edit, owners in edits:
-            within = {groups[owner] for owner in owners}
-            for group in within:
-                own = by_group.setdefault(group, [])
-                if last == ({group}, edit.start) and within == {group} and own[-1].start == edit.start == edit.end:
-                    # Join adjacent insertions. Two equal insertions would look like a single edit that two hunks share.
-                    own[-1] = Edit(edit.start, edit.end, own[-1].replacement + edit.replacement)
-                else:
-                    own.append(edit)
-            last = within, edit.end
-        hunks: list[Hunk] = []
-        numbers: dict[int, int] = {}
-        for number, (group, own) in enumerate(by_group.items(), start=1):
-            numbers[group] = number
-            imports = {
-                needed for one, (_, match, _) in zip(groups, self._done, strict=True) if one == group
-                for needed in match.imports
-            }  # fmt: skip
-            members = (one for one, its_group in enumerate(groups) if its_group == group)
-            hunks.append(Hunk(number, tuple(own), frozenset(imports), self._loader_calls_of_rewrites(members)))
-        return tuple(hunks), [numbers.get(group) for group in groups]
 
 
 def applicable_rules(

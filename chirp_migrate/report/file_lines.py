@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from chirp_migrate.engine.plan_tree import decode_source
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk
-from chirp_migrate.report.hunks import ChangeRow, ChangeSection
+from chirp_migrate.report.change_rows import ChangeRow, ChangeSection
 from chirp_migrate.review.blocks import SourceLines
 from chirp_migrate.source.magics import parse_cell
 from chirp_migrate.source.matching_lines import shortest_diff_opcodes

@@ -7,13 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from chirp_migrate.engine.hunks import group_connected_items
 from chirp_migrate.engine.plan_tree import decode_source
 from chirp_migrate.errors import WriteRefused
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, FindingStatus, Hunk, Plan
 from chirp_migrate.review.blocks import LineBlock, SourceLines
 from chirp_migrate.review.selection import WHOLE_FILE, Choices, HunkChoice, HunkId, apply_choices
 from chirp_migrate.source.diff import diff_hunks_of_file, diff_hunks_of_lines
-from chirp_migrate.source.piece_table import group_connected_items
 from chirp_migrate.source.text import SOURCE_LINE, apply_edits
 
 _MARKER = "#@@ chirp-migrate"

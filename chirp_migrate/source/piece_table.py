@@ -148,44 +148,6 @@ class PieceTable:
         self.joined |= {(one, other) for one in earlier for other in later if one != other}
 
 
-def group_connected_items(count: int, pairs: Iterable[tuple[int, int]]) -> list[int]:
-    """Group the items 0 to ``count - 1`` such that the two items of each pair are in the same group.
-
-    The result is a list with one number for each item: the smallest item of its group.
-    """
-    group = list(range(count))
-
-    def find(one: int) -> int:
-        while group[one] != one:
-            group[one] = group[group[one]]
-            one = group[one]
-        return one
-
-    for one, other in pairs:
-        first, second = sorted((find(one), find(other)))
-        group[second] = first
-    return [find(one) for one in range(count)]
-
-
-def rewrites_sharing_lines(
-    edits: Iterable[tuple[Edit, Owners]], line_starts: Sequence[int]
-) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of rewrites that change the same line of the original text.
-
-    Args:
-        edits: the result of :meth:`PieceTable.edits`.
-        line_starts: offset of the first code point of every line.
-    """
-    last, owners = -1, FOLLOWS
-    for edit, present in edits:
-        first, end = line_range_of_edit(edit, line_starts)
-        if first <= last:
-            yield from ((owner, other) for owner in owners for other in present)
-            last, owners = max(last, end - 1), owners | present
-        elif end > first:
-            last, owners = end - 1, present
-
-
 def line_range_of_edit(edit: Edit, line_starts: Sequence[int]) -> tuple[int, int]:
     """Return the first line that an edit changes, and the line after the last changed line, both counted from 0.
 

@@ -13,8 +13,8 @@ from chirp_migrate.console.json_document import convert_json, read_document
 from chirp_migrate.doctor.doctor_report import DoctorReport
 from chirp_migrate.errors import JournalDamaged, UsageProblem
 from chirp_migrate.plans.plan import FilePlan, FindingStatus
+from chirp_migrate.report.change_rows import ChangeRow, differing_words, pair_rows_for_columns
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
-from chirp_migrate.report.hunks import ChangeRow, differing_words, pair_rows_for_columns
 from chirp_migrate.report.page.changes import FileDetails, PageContents
 from chirp_migrate.report.reading import read_report_contents
 from chirp_migrate.report.stored_results import hashes_of_written_files, store_doctor_report, store_verdict

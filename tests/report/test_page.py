@@ -13,7 +13,7 @@ import pytest
 from report_tools import HOSTILE, LOADERS, applied, backend, doctor_json, with_doctor, with_verdict
 from support import run, sentence
 
-from chirp_migrate.report.hunks import ChangeRow, ChangeSection
+from chirp_migrate.report.change_rows import ChangeRow, ChangeSection
 from chirp_migrate.report.page.changes import PageContents
 from chirp_migrate.report.page.code import escape_invisible, section_html
 from chirp_migrate.report.page.render import render_page

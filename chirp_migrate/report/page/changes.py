@@ -10,9 +10,9 @@ from functools import cache
 from itertools import groupby
 
 from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Hunk
+from chirp_migrate.report.change_rows import ChangeSection
 from chirp_migrate.report.contents import ReportContents, RunDetails
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
-from chirp_migrate.report.hunks import ChangeSection
 from chirp_migrate.report.wording import group_unrewritten_findings
 from chirp_migrate.review.loader_account import LoaderLedger
 from chirp_migrate.rules import all_rules

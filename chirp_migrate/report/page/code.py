@@ -11,7 +11,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from chirp_migrate.report.hunks import (
+from chirp_migrate.report.change_rows import (
     ChangeRow,
     ChangeSection,
     differing_words,
