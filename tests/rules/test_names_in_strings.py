@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support import run
 
+from chirp_migrate.analysis.dataflow.names_in_strings import is_named_in_strings
 from chirp_migrate.engine.discover import discover_files
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.plans.plan import FindingStatus
+from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.project import Project
 
 IMPORT = "from torch.utils.data import DataLoader\n"
@@ -258,3 +263,19 @@ def test_data_are_no_settings(tmp_path: Path) -> None:
     for number in range(201):
         (tmp_path / "labels" / f"{number}.json").write_text("{}")
     assert discover_files(tmp_path).settings == ("small.json",)
+
+
+_PIECES = st.sampled_from(
+    ["loaders", "my", "_my", "Net", "net", ".", '"', "'", "\\", " ", ",", "(", ")", "\n", "getattr(", "=", "1", "é"]
+)
+
+
+@given(st.lists(_PIECES, max_size=12).map("".join), st.sampled_from(["loaders", "my", "__init__"]))
+def test_names_in_strings_are_those_of_the_plain_expression(text: str, owner: str) -> None:
+    path = f"{owner}.py"
+    paths = r"\.net" if owner == "__init__" else rf"\b{owner}\.net"
+    plain = rf"""{paths}\\?["']|getattr\s*\([^,()]*,\s*["']net["']"""
+    module = Module(path, "")
+    project = Project({path: "", "other.py": text})
+    is_word = re.search(r"\bnet\b", text) is not None
+    assert is_named_in_strings(module, project, "net") == (is_word and re.search(plain, text) is not None)

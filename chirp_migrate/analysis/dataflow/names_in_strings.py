@@ -22,6 +22,10 @@ _GENERICS = frozenset(
 _TYPE_LOOKUPS = ("get_type_hints", "globalns", "update_forward_refs", "model_rebuild", "_types_namespace")
 #: The ends of lines in Python source.
 _NEWLINE = re.compile(r"\r\n?|\n")
+_WORD = re.compile(r"\w+")
+#: The end of a dotted path at the end of a string. `re` is faster for patterns that begin with plain characters.
+_LAST_NAME = re.compile(r"""\.(\w+)\\?["']""")
+_GETATTR = re.compile(r"""getattr\s*\([^,()]*,\s*["'](\w+)["']""")
 
 
 def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
@@ -32,14 +36,13 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
     the name. An annotation in quotes, such as ``"Net"``, does not count if the annotation is in another file, and this
     file imports or defines the name. This exception does not apply if code of the project may evaluate annotations.
     """
-    owner, last = re.escape(module.name.rpartition(".")[2]), re.escape(name)
-    paths = rf"""\b{owner}\.{last}\\?["']""" if owner else rf"""\.{last}\\?["']"""
-    asked = re.compile(rf"""{paths}|getattr\s*\([^,()]*,\s*["']{last}["']""")
-    # Every match of `asked` ends with a match of this pattern. `re` is faster for patterns that begin with plain
-    # characters.
-    ending = re.compile(rf"""{last}\\?["']""")
-    if any(asked.search(text) for _, text in project.matching(ending, name)):
-        return True
+    file_name = module.name.rpartition(".")[2]
+    owner = _WORD.findall(file_name)[-1:]  # a file name such as `my-script` contains several words
+    for path in project.paths_containing(name):
+        owners = project.fact(path, _dotted_names_in_strings).get(name)
+        if (owners and owners.issuperset(owner)) or name in project.fact(path, _names_read_by_getattr):
+            return True
+    last = re.escape(name)
     is_class = name[:1].isupper()
     ends = re.compile(rf"""{last}(?<=["'.]{last})["']""")
     may_look_up_types = is_class and any(True for _ in project.paths_containing(*_TYPE_LOOKUPS))
@@ -49,7 +52,25 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
     ):
         return True
     value = rf"""|[:=,\[-][ \t]*["']?{last}["']?[ \t]*(?:[,\]}}#\r\n]|\Z)""" if is_class else ""
-    return project.settings_match(re.compile(rf"\b{owner}\.{last}\b{value}"))
+    return project.settings_match(re.compile(rf"\b{re.escape(file_name)}\.{last}\b{value}"))
+
+
+def _dotted_names_in_strings(text: str) -> dict[str, set[str]]:
+    """Return the last name of each dotted path at the end of a string, with the names before it.
+
+    In ``"train.data.Net"``, ``data`` is before ``Net``. In ``".Net"``, the empty name is before ``Net``.
+    """
+    found: dict[str, set[str]] = {}
+    for match in _LAST_NAME.finditer(text):
+        first = end = match.start()
+        while first and (text[first - 1].isalnum() or text[first - 1] == "_"):
+            first -= 1
+        found.setdefault(match[1], set()).add(text[first:end])
+    return found
+
+
+def _names_read_by_getattr(text: str) -> frozenset[str]:
+    return frozenset(_GETATTR.findall(text))
 
 
 def _has_match_outside_types(text: str, name: str, pattern: re.Pattern[str]) -> bool:

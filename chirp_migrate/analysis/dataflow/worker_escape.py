@@ -39,7 +39,7 @@ from chirp_migrate.analysis.known_names import (
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.name_resolution import find_parameter_names, resolve_ast_node, resolve_node
 from chirp_migrate.syntax.outline import Outline, last_part_of_name
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.project import Project, cached_until_text_changes
 from chirp_migrate.syntax.queries import is_name
 
 _WORDS = ("collate", "worker_init", "Dataset", "DataLoader", "Compose")
@@ -53,8 +53,8 @@ _LOADER_KEYWORDS = frozenset({"collate_fn", "worker_init_fn"})
 _KEYWORDS = _LOADER_KEYWORDS | {"transform", "target_transform", "transforms", "batch_transform"}
 _ABOUT_TORCH = re.compile(r"torch|lightning|chirpid_patch")
 _ABOUT_DATA = re.compile(r"Dataset|DataLoader|torchvision|torchaudio|Compose")
-#: A keyword argument, up to the last name of the argument's value.
-_GIVEN = rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*"
+#: A keyword argument whose value is a call. The group of the pattern is the last name of the called function.
+_GIVEN_CALL = re.compile(rf"\b(?:{'|'.join(sorted(_KEYWORDS))})\s*=\s*(?:\w+\.)*(\w+)\(")
 _POSITIONS = {6: "collate_fn", 10: "worker_init_fn"}
 _LOADER_CALL = join_name_patterns(TORCH_LOADER, FACTORY_METHOD)
 #: Words in names of functions whose parameter ``transform`` is a transform of samples. The next pattern has words in
@@ -306,7 +306,17 @@ class WorkerUseFinder:
 
 def _is_called_elsewhere(project: Project, maker: str) -> bool:
     """Return whether a file of the project passes the result of ``maker`` to a loader."""
-    return project.search(rf"{_GIVEN}{maker}\(", maker)
+    return maker in _functions_called_for_keywords(project)
+
+
+@cached_until_text_changes
+def _functions_called_for_keywords(project: Project) -> frozenset[str]:
+    paths = project.paths_containing(*_KEYWORDS)
+    return frozenset[str]().union(*(project.fact(path, _names_called_for_keywords) for path in paths))
+
+
+def _names_called_for_keywords(text: str) -> frozenset[str]:
+    return frozenset(_GIVEN_CALL.findall(text))
 
 
 def _assigned_to(module: Module, node: cst.CSTNode) -> cst.Name | None:
