@@ -31,6 +31,7 @@ from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.plans.plan import Plan
 from chirp_migrate.report.terminal import applied
 from chirp_migrate.review.plan_file import run_document
+from chirp_migrate.review.read_only import without_read_only_files
 from chirp_migrate.source.diff import unified_diff
 from chirp_migrate.transaction.journal import has_unfinished_run
 from chirp_migrate.transaction.recovery import recover
@@ -95,9 +96,9 @@ def apply(
         )
         if command is not None and result.run:
             check_with_command(command, plan.root, request.journal, result.run, output)
-        output.write(run_document(plan.seen_from(request.journal), result.skipped))
+        output.write(run_document(plan.seen_from(request.journal)))
         show_result(request, plan, result, output.screen(prose=False))
-    sys.exit(ExitCode.WORK_REMAINS if plan.skipped or result.skipped else ExitCode.OK)
+    sys.exit(ExitCode.WORK_REMAINS if plan.skipped else ExitCode.OK)
 
 
 def _preview(request: PlanRequest, plan_file: Path | None, output: Output, *, ignore_pins: bool) -> ExitCode:
@@ -128,20 +129,20 @@ def _recover_from_interruption(request: PlanRequest, output: Output) -> None:
 def _plan_to_apply(request: PlanRequest, plan_file: Path | None, output: Output) -> tuple[Plan, frozenset[str]]:
     """Return the plan to apply, and the paths of the files with hunks that the user edited.
 
-    If ``plan_file`` is None, the function makes a new plan. Otherwise, the function reads the plan from the file, and
-    removes all hunks that the user refused.
+    If ``plan_file`` is None, the function makes a new plan, without files that this user may not write. Otherwise, the
+    function reads the plan from the file, and removes all hunks that the user refused.
     """
     if plan_file is None:
-        return make_plan(request, output), frozenset()
+        return without_read_only_files(make_plan(request, output)), frozenset()
     return accepted_part_of_plan(read_plan_file(plan_file, request), request, plan_file)
 
 
 def _show_diff(plan: Plan, output: Output) -> None:
-    output.write(run_document(plan, ()))
+    output.write(run_document(plan))
     # Print remarks as comment lines after the diff, because `patch` and `git apply` ignore comment lines.
     screen = output.screen(prose=False)
     remarks = render_to_text(
-        lambda shown: applied.show_unrewritten_findings(plan, (), shown), width=screen.width - 2, verbose=output.verbose
+        lambda shown: applied.show_unrewritten_findings(plan, shown), width=screen.width - 2, verbose=output.verbose
     )
     for line in (*unified_diff(plan), *(f"# {line}".rstrip() + "\n" for line in remarks.splitlines())):
         body, newline, no_newline = line.partition("\n")
@@ -152,5 +153,5 @@ def _show_diff(plan: Plan, output: Output) -> None:
     error_screen.text(applied.change_totals_line(plan))
     applied.show_notes(plan, error_screen)
     applied.show_loader_counts(
-        plan, (), error_screen, planned=True, list_reference=" (listed after the diff)" if plan.files else ""
+        plan, error_screen, planned=True, list_reference=" (listed after the diff)" if plan.files else ""
     )

@@ -87,7 +87,7 @@ def apply_plan(
             request.path, plan, settings, edited_files=edited_files, jobs=request.jobs, progress=progress
         )
         if not plan.files:
-            return CommitResult((), (), "")
+            return CommitResult((), "")
         progress(ProgressStep("locking the journal"))
         return commit_plan(recorded, on_step=progress, documents={APPLIED_PLAN: to_json_bytes(plan_document(recorded))})
 

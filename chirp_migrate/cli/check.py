@@ -88,7 +88,7 @@ def check(request: PlanRequest, output_format: str, add_ignore: bool, strict: bo
     if add_ignore and found.work:
         click.echo(_add_ignores(found, project, output), err=True)
         found = _run_check(request, output, strict=strict)
-    result = run_document(found.plan.seen_from(project), (), strict=strict, exit_code=int(found.exit_code))
+    result = run_document(found.plan.seen_from(project), strict=strict, exit_code=int(found.exit_code))
     output.write(result)
     if output.json_is_printed:  # standard output is only for the JSON document
         for line in _lines_of_findings(found, request.folder, output.screen()):

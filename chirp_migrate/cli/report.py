@@ -87,7 +87,7 @@ def _describe_page(output: Path, contents: PageContents) -> str:
 
 def _run_as_json(run: RunDetails) -> dict[str, Any]:
     """Return the JSON document that ``apply --json`` writes for a run, with the number and the time of the run."""
-    document = {**to_json_values(run_document(run.plan, run.unwritten)), "tool": run.tool}
+    document = {**to_json_values(run_document(run.plan)), "tool": run.tool}
     if not run.has_plan:
         document["ledger"] = None
     return {"number": run.number, "created": run.created, **document}

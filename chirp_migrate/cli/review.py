@@ -138,7 +138,7 @@ def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins
     show_result(request, selected, result, replace(output, quiet=False, verbose=False).screen())
     if refused:
         screen.line(f"To suppress the refused hunks in `check`: chirp-migrate check --add-ignore {request.quoted_path}")
-    sys.exit(ExitCode.WORK_REMAINS if result.skipped else ExitCode.OK)
+    sys.exit(ExitCode.OK)
 
 
 def _read_answer(screen: Screen, question: str) -> str | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from chirp_migrate.doctor.doctor_report import DoctorReport
-from chirp_migrate.plans.plan import Plan, SkippedFile
+from chirp_migrate.plans.plan import Plan
 from chirp_migrate.verify.verify_report import VerifyReport
 
 
@@ -24,7 +24,6 @@ class RunDetails:
         plan: the files that the run wrote, and all findings. If the journal lacks the plan of the run, the files have
             no hunks, and there are no findings.
         has_plan: whether the journal contains the plan of the run.
-        unwritten: files that the run could not write, each with the reason.
         edited: paths of the files that the user has edited since the run.
     """
 
@@ -33,7 +32,6 @@ class RunDetails:
     tool: str
     plan: Plan
     has_plan: bool = True
-    unwritten: tuple[SkippedFile, ...] = ()
     edited: frozenset[str] = frozenset()
 
 

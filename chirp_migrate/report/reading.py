@@ -11,7 +11,7 @@ from chirp_migrate.console.json_document import read_document
 from chirp_migrate.doctor.doctor_report import DoctorReport
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import JournalDamaged, UsageProblem, WriteRefused
-from chirp_migrate.plans.plan import FilePlan, Plan, SkippedFile
+from chirp_migrate.plans.plan import FilePlan, Plan
 from chirp_migrate.plans.plan_document import PlanDocument
 from chirp_migrate.report.contents import ReportContents, RunDetails
 from chirp_migrate.report.stored_results import files_changed_since
@@ -21,8 +21,6 @@ from chirp_migrate.transaction.journal_schema import JournalFile, RunState
 from chirp_migrate.verify.verify_report import VerifyReport
 
 _Document = TypeVar("_Document", VerifyReport, DoctorReport)
-
-_NOT_WRITTEN = "the file was read-only when this run was applied"
 
 
 def read_report_contents(path: Path) -> ReportContents:
@@ -74,9 +72,7 @@ def _details_of_run(run: JournalRun, runs: Sequence[JournalRun]) -> RunDetails:
             f"the plan stored with run {run.number} is damaged ({error}): remove {run.folder / APPLIED_PLAN} to report "
             "the run without rules and reasons."
         ) from None
-    written = {file.path for file in plan.files}
-    unwritten = tuple(SkippedFile(path, _NOT_WRITTEN) for path in planned if path not in written)
-    return RunDetails(run.number, run.created, tool, plan, unwritten=unwritten, edited=edited)
+    return RunDetails(run.number, run.created, tool, plan, edited=edited)
 
 
 def _file_without_hunks(run: JournalRun, file: JournalFile) -> FilePlan:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from chirp_migrate.plans.plan import FindingStatus, Plan, SkippedFile
+from chirp_migrate.plans.plan import FindingStatus, Plan
 from chirp_migrate.plans.plan_document import LoaderCounts
 from chirp_migrate.rules import all_rules
 
 #: Short reason in the ledger for a finding that is not rewritten and has an empty ``why``.
 _OTHER = "other"
-_NOT_WRITTEN = "file-not-written"
+#: Short reason of a finding whose rewrite changes a file that cannot be written.
+NOT_WRITTEN = "file-not-written"
 #: Short reason of a finding on code that stores or passes the class `DataLoader` and does not build a loader.
 _VALUE = "used-as-value"
 
@@ -40,28 +41,26 @@ class LoaderLedger:
     counting: bool
 
     @classmethod
-    def of(cls, plan: Plan, left: Collection[SkippedFile] = ()) -> LoaderLedger:
+    def of(cls, plan: Plan) -> LoaderLedger:
         """Count the loaders and findings of a plan by outcome.
 
         Args:
             plan: the plan, with its findings, the files that could not be processed, and the rules that ran.
-            left: files that ``apply`` could not write. Findings in these files count as not rewritten.
         """
         codes = plan.options.rules
         counting = {rule.code for rule in all_rules() if rule.counts_sites and (codes is None or rule.code in codes)}
-        kept = {one.path for one in left}
         sites: Counter[FindingStatus] = Counter()
         reasons: Counter[str] = Counter()
         rules: dict[str, Counter[FindingStatus]] = {}
         for finding in plan.findings:
             status, why = finding.status, finding.why or _OTHER
-            if status is FindingStatus.REWRITE and finding.path in kept:
-                status, why = FindingStatus.REPORT, _NOT_WRITTEN
             rules.setdefault(finding.rule, Counter())[status] += 1
             if finding.rule in counting:
                 sites[status] += 1
                 reasons.update([why] if status is FindingStatus.REPORT else [])
-        return cls(sites, dict(reasons.most_common()), dict(sorted(rules.items())), len(plan.skipped), bool(counting))
+        read = {one.path for one in plan.findings if one.why == NOT_WRITTEN}
+        unread = sum(one.path not in read for one in plan.skipped)
+        return cls(sites, dict(reasons.most_common()), dict(sorted(rules.items())), unread, bool(counting))
 
     @property
     def found(self) -> int:

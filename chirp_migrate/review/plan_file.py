@@ -22,7 +22,7 @@ from chirp_migrate.console.json_document import SchemaTooNew, read_document
 from chirp_migrate.edits.apply_hunks import text_with_hunks
 from chirp_migrate.engine.plan_tree import decode_source
 from chirp_migrate.errors import UsageProblem, WriteRefused
-from chirp_migrate.plans.plan import Edit, FilePlan, Hunk, Plan, SkippedFile, sha256
+from chirp_migrate.plans.plan import Edit, FilePlan, Hunk, Plan, sha256
 from chirp_migrate.plans.plan_document import (
     Decision,
     FileEntry,
@@ -85,12 +85,11 @@ def plan_document(plan: Plan, choices: Choices | None = None) -> PlanDocument:
     )
 
 
-def run_document(plan: Plan, skipped: Sequence[SkippedFile], **more: Any) -> PlanJson:
+def run_document(plan: Plan, **more: Any) -> PlanJson:
     """Return the JSON document of a run of ``apply`` or ``check``, without the contents of files.
 
     Args:
         plan: the plan of the run.
-        skipped: files that the run could not write.
         more: values of the fields ``strict`` and ``exit_code`` of the document, by field name. Only the command
             ``check`` passes these values.
     """
@@ -98,9 +97,9 @@ def run_document(plan: Plan, skipped: Sequence[SkippedFile], **more: Any) -> Pla
         tool=f"chirp-migrate {__version__}",
         files=[FileEntry.of(file) for file in plan.files],
         findings=list(plan.findings),
-        skipped=[*plan.skipped, *skipped],
+        skipped=list(plan.skipped),
         left_out=list(plan.left_out),
-        ledger=LoaderLedger.of(plan, skipped).to_counts(),
+        ledger=LoaderLedger.of(plan).to_counts(),
         notes=list(plan.notes),
         **more,
     )

@@ -94,9 +94,10 @@ class DataLoaderFactory(Rule):
     The rewritten code calls `create_loader`, which takes the arguments of `DataLoader`. The rewrite keeps all
     arguments. If every loader of a file is clearly for training, validation or test, the rewritten code calls
     `create_training_loader`, `create_validation_loader` and `create_test_loader` instead. The rule reads the purpose of
-    a loader from the names of the loader, its dataset and the enclosing functions. If the call passes `pin_memory`,
-    this argument applies to all batches, as in PyTorch's loader. Without `pin_memory`, the loader pins only dense
-    tensors in batches of default collation. The loader then pins no batches of your own `collate_fn`.
+    a loader from the names of the loader, its dataset and the enclosing functions. The name of a function that both
+    trains and validates, such as `cross_validate`, does not count. If the call passes `pin_memory`, this argument
+    applies to all batches, as in PyTorch's loader. Without `pin_memory`, the loader pins only dense tensors in batches
+    of default collation. The loader then pins no batches of your own `collate_fn`.
 
     By default the rule rewrites only calls whose rewrite has a gain. docs/apply.md lists the gains. The rewrite of a
     stored class, as in `make = DataLoader`, has a gain only if at least one call of the stored class in this file

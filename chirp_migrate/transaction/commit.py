@@ -31,7 +31,6 @@ class CommitResult:
 
     Attributes:
         applied: files that were written, in the order of the plan.
-        skipped: files that were skipped because this user may not write them.
         run: number of the run, such as ``0001``; an empty string if no file had to be written.
         linked: paths of written files that had further hard links. The further hard links keep the old bytes, and are
             now separate files.
@@ -40,7 +39,6 @@ class CommitResult:
     """
 
     applied: tuple[FilePlan, ...]
-    skipped: tuple[SkippedFile, ...]
     run: str
     linked: tuple[str, ...] = ()
     found: str | None = None
@@ -68,15 +66,15 @@ def commit_plan(
             further files.
 
     Raises:
-        WriteRefused: a file changed after the plan was made, a path leads outside the root, or another process of
-            chirp-migrate is running. Nothing is written.
+        WriteRefused: a file changed after the plan was made, this user may not write a file, a path leads outside the
+            root, or another process of chirp-migrate is running. Nothing is written.
         CommitFailed: a file cannot be written. The message reports whether all changes are undone.
     """
     root = plan.root.resolve()
     with recover_and_lock(root, on_step=on_step) as found:
-        targets, skipped, linked = _find_targets(root, plan.files)
+        targets, linked = _find_targets(root, plan.files)
         if not targets:
-            return CommitResult((), skipped, "", found=found)
+            return CommitResult((), "", found=found)
         applied, files = tuple(file for file, _ in targets), tuple(record for _, record in targets)
         contents = (content for file in applied for content in (file.before, file.after))
         run = journal.record_new_run(
@@ -88,19 +86,23 @@ def commit_plan(
             documents,
         )
         _apply_run(run, on_step)
-        return CommitResult(applied, skipped, run.name, linked, found)
+        return CommitResult(applied, run.name, linked, found)
 
 
-def _find_targets(
-    root: Path, files: Sequence[FilePlan]
-) -> tuple[list[tuple[FilePlan, JournalFile]], tuple[SkippedFile, ...], tuple[str, ...]]:
-    """Return the files to write, the files that this user may not write, and the paths with further hard links.
+def unwritable_files(plan: Plan) -> tuple[SkippedFile, ...]:
+    """Return the files of ``plan`` that this user may not write, with the reasons."""
+    places = ((file.path, (plan.root / file.path).resolve()) for file in plan.files if file.before != file.after)
+    return tuple(SkippedFile(path, why) for path, place in places if (why := _why_not_writable(place)) is not None)
+
+
+def _find_targets(root: Path, files: Sequence[FilePlan]) -> tuple[list[tuple[FilePlan, JournalFile]], tuple[str, ...]]:
+    """Return the files to write, and the paths with further hard links.
 
     Each file to write is a pair: the file in the plan, and its record for the journal. All symbolic links in the path
     of the record are resolved.
     """
     targets: list[tuple[FilePlan, JournalFile]] = []
-    skipped: list[SkippedFile] = []
+    unwritable: list[str] = []
     linked: list[str] = []
     changed: list[str] = []
     for file in files:
@@ -123,7 +125,7 @@ def _find_targets(
         if not as_planned:
             changed.append(file.path)
         elif (why := _why_not_writable(place)) is not None:
-            skipped.append(SkippedFile(file.path, why))
+            unwritable.append(f"{file.path}: {why}")
         else:
             targets.append((file, JournalFile.of(path, version, sha256(file.after))))
             linked += [file.path] if links > 1 else []
@@ -131,7 +133,9 @@ def _find_targets(
         raise WriteRefused(
             f"these files changed after the plan was made: {', '.join(changed)}. Nothing was written. Run apply again."
         )
-    return targets, tuple(skipped), tuple(linked)
+    if unwritable:
+        raise WriteRefused(f"a part of the plan cannot be applied, so nothing was written: {'; '.join(unwritable)}.")
+    return targets, tuple(linked)
 
 
 def _new_folders(root: Path, files: Sequence[JournalFile]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import pickle
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ def is_stacking_collate(collate: Callable[[Any], Any] | None) -> bool:
 
     ``collate=None`` stands for ``default_collate``.
     """
-    known = collate is None or collate is default_collate or collate is collate_as_workers
+    known = collate is None or collate in (default_collate, collate_as_workers, collate_as_sent_to_workers)
     return collate is collate_pairs or (known and default_collate_is_unchanged())
 
 
@@ -54,12 +55,29 @@ def collate_as_workers(samples: Sequence[Any]) -> Any:
     return default_collate_with(samples, _stack_like_worker, _copy_like_worker)
 
 
-def make_worker_like_collate(collate: Callable[[Any], Any]) -> Callable[[Any], Any]:
+def collate_as_sent_to_workers(samples: Sequence[Any]) -> Any:
+    """Collate ``samples`` like :func:`collate_as_workers`, but as in a worker that is not forked.
+
+    Such a worker gets pickled samples, in which no NumPy array has negative strides. So PyTorch can collate them.
+    """
+    try:
+        return collate_as_workers(samples)
+    except ValueError:
+        return collate_as_workers(pickle.loads(pickle.dumps(samples)))
+
+
+def make_worker_like_collate(collate: Callable[[Any], Any], start_method: str) -> Callable[[Any], Any]:
     """Return a function that collates in this process as ``collate`` does in a worker.
 
-    For ``default_collate``, the result is ``collate_as_workers``. Any other ``collate`` is returned unchanged.
+    Any ``collate`` other than ``default_collate`` is returned unchanged.
+
+    Args:
+        collate: the ``collate_fn`` of a loader.
+        start_method: the start method of the workers.
     """
-    return collate_as_workers if collate is default_collate else collate
+    if collate is not default_collate:
+        return collate
+    return collate_as_workers if start_method == "fork" else collate_as_sent_to_workers
 
 
 def _stack_like_worker(samples: Sequence[Any]) -> Tensor:

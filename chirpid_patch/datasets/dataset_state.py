@@ -24,8 +24,8 @@ def state_fingerprint(value: Any) -> Any:
     calls. The values also differ if an in-place operation of PyTorch changed a tensor in one of these attributes. The
     version counter of the tensor shows this change.
 
-    Two kinds of changes are not detected: writes to a long list of indices or samples, and writes to a tensor through
-    ``Tensor.data`` or NumPy, which do not increase the version counter.
+    Three kinds of changes are not detected: writes to samples that are dictionaries, writes to a long list of indices
+    or of pairs, and writes to a tensor through ``Tensor.data`` or NumPy, which do not increase the version counter.
 
     Args:
         value: a dataset, or a value of one of its attributes.

@@ -164,6 +164,7 @@ class BatchedDataset(GatherNode, Dataset[Any]):
         """
         if not is_unmodified_batched_dataset(self):
             return [self[index] for index in indices]
+        indices = [index for index in indices]  # noqa: C416 - unlike list(), never calls a user's __len__
         at_once = self.gains(len(indices)) and self.in_memory and self.gathers
         batch = fetch_batch(self, indices) if at_once else None
         if batch is None or not all(type(column) is Tensor and column.ndim for column in batch):

@@ -426,7 +426,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
 
     def _worker_differences(self) -> dict[str, Any]:
         """Return new values of loader attributes, with which this process collates samples as worker processes do."""
-        return {"timeout": 0, "collate_fn": make_worker_like_collate(self.collate_fn)}
+        method = start_method({"multiprocessing_context": self.multiprocessing_context})
+        return {"timeout": 0, "collate_fn": make_worker_like_collate(self.collate_fn, method)}
 
     def _reader(self, *, sent: bool) -> BatchReader:
         """Return the object that reads batches in this process.

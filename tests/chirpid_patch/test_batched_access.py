@@ -461,6 +461,12 @@ def test_a_sampler_may_give_iterators_in_place_of_lists() -> None:
     assert same(list(BatchedDataLoader(tensor_data(SIZE), batch_sampler=batches())), expected)
 
 
+def test_a_batch_sampler_may_give_iterators_to_pytorchs_loader_of_a_list() -> None:
+    dataset = WorkerSafeSequenceDataset([1, 2, 3])
+    found = list(DataLoader(dataset, batch_sampler=[map(int, [0, 1]), iter([2])]))  # type: ignore[arg-type]
+    assert same(found, [torch.tensor([1, 2]), torch.tensor([3])])
+
+
 class Counted:
     """Indices of a batch that count how often their length is read."""
 

@@ -308,6 +308,7 @@ MIXED: dict[str, Callable[[], list[Any]]] = {
     "video": lambda: list(torch.rand(2, 3, 4, 5, 6).transpose(2, 4)),
     "channels last": lambda: [torch.rand(7, 3, 5, 6).contiguous(memory_format=torch.channels_last)] * 2,
     "arrays": lambda: [np.ones(2, dtype=np.float32), np.ones(2) / 3],
+    "reversed arrays": lambda: [np.arange(3.0)[::-1]] * 2,
     "arrays of int and float": lambda: [np.ones(2, dtype=np.int32), np.ones(2)],
     "tensor, int": lambda: [torch.tensor(1), 2],
     "int, tensor": lambda: [1, torch.tensor(2)],
@@ -343,6 +344,16 @@ def test_samples_of_several_kinds_are_put_together_as_by_pytorch(name: str, plac
     expected = outcome(DataLoader, Listed(samples), num_workers=workers)
     for held in HELD.values():
         assert same(expected, outcome(OptimalDataLoaderFactory.create_loader, held(samples), num_workers=workers))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sample", [lambda x: x, lambda x: (x, 1), lambda x: {"x": [x]}], ids=["alone", "pair", "dict"])
+def test_reversed_arrays_are_collated_as_by_workers_that_are_not_forked(sample: Callable[[Any], Any]) -> None:
+    samples = [sample(np.arange(3.0)[::-1])] * 4
+    options = {"num_workers": 1, "multiprocessing_context": "spawn"}
+    expected = outcome(DataLoader, Listed(samples), **options)
+    assert len(expected[0]) == 1
+    assert same(expected, outcome(OptimalDataLoaderFactory.create_loader, Listed(samples), **options))
 
 
 @pytest.mark.parametrize("workers", WORKERS)

@@ -42,7 +42,7 @@ def listing_indices(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def collating_as_without_workers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loader, "make_worker_like_collate", lambda collate: collate)
+    monkeypatch.setattr(loader, "make_worker_like_collate", lambda collate, method: collate)
 
 
 def transforming_after_reading(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -191,7 +191,7 @@ def test_files_that_could_not_be_written_are_no_changes(tmp_path: Path) -> None:
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 1
     (reported_run,) = page_of(root).runs
     assert [file.path for file in reported_run.files] == ["train.py"]
-    assert [one.path for one in reported_run.run.unwritten] == ["fixed.py"]
+    assert [one.path for one in reported_run.run.plan.skipped] == ["fixed.py"]
     assert reported_run.ledger is not None
     assert (reported_run.ledger.sites[FindingStatus.REWRITE], reported_run.ledger.reasons["file-not-written"]) == (2, 2)
     assert {one.finding.why for one in reported_run.reported if one.finding.path == "fixed.py"} >= {"file-not-written"}

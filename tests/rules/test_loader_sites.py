@@ -190,6 +190,18 @@ def test_a_partial_whose_function_the_project_reads_keeps_the_class(look: str, i
             "def Greedy_Decode_Eval(): x = DataLoader(d, 4, True)",
             "def Greedy_Decode_Eval(): x = F.create_loader(d, 4, True)",
         ),
+        ("def cross_validate(): x = DataLoader(d)", "def cross_validate(): x = F.create_loader(d)"),
+        ("def crossVal(): x = DataLoader(d)", "def crossVal(): x = F.create_loader(d)"),
+        ("def kfold_validation(): x = DataLoader(d)", "def kfold_validation(): x = F.create_loader(d)"),
+        ("def fit_and_validate(): x = DataLoader(d)", "def fit_and_validate(): x = F.create_loader(d)"),
+        (
+            "def evaluate():\n    for x in DataLoader(d): x.backward()",
+            "def evaluate():\n    for x in F.create_loader(d): x.backward()",
+        ),
+        (
+            "def inner_test(): x = DataLoader(d), loss.backward",
+            "def inner_test(): x = F.create_loader(d), loss.backward",
+        ),
         ("train_val = DataLoader(d, shuffle=True)", "train_val = F.create_loader(d, shuffle=True)"),
         ("accuracy_train = f(DataLoader(test))", "accuracy_train = f(F.create_loader(test))"),
         ("x = DataLoader(Digits(train=False), 4, True)", "x = F.create_loader(Digits(train=False), 4, True)"),

@@ -16,7 +16,7 @@ from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.errors import CommitFailed, WriteRefused
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.transaction import journal
-from chirp_migrate.transaction.commit import commit_plan
+from chirp_migrate.transaction.commit import commit_plan, unwritable_files
 from chirp_migrate.transaction.journal import JournalRun
 from chirp_migrate.transaction.journal_schema import RunState
 from chirp_migrate.transaction.recovery import recover
@@ -35,7 +35,7 @@ def test_every_file_is_as_planned_with_its_mode_and_nothing_else_changes(tree: P
     write_tree(tree)
     plan = migration(tree)
     result = commit_plan(plan)
-    assert (result.applied, result.skipped, result.run) == (plan.files, (), "0001")
+    assert (result.applied, result.run) == (plan.files, "0001")
     found = snapshot(tree, journal=False)
     modes = {name: mode for name, _, mode in BACKEND}
     for file in plan.files:
@@ -234,24 +234,21 @@ def test_a_file_that_changes_in_the_last_moment_stops_the_commit_and_stays(tree:
     assert snapshot(tree) == {**before, "latin.py": ("file", 0o640, b"edited\n")}
 
 
-def test_a_read_only_file_is_left_and_the_others_are_written(tree: Path) -> None:
+def test_nothing_is_written_if_a_file_or_folder_is_read_only(tree: Path) -> None:
     write_tree(tree)
     (tree / "latin.py").chmod(0o444)
     (tree / "utils").chmod(0o555)
     plan = migration(tree)
+    left = snapshot(tree)
+    unwritable = {"latin.py", *(file.path for file in plan.files if file.path.startswith("utils/"))}
+    assert {one.path for one in unwritable_files(plan)} == unwritable
     try:
-        result = commit_plan(plan)
+        with pytest.raises(WriteRefused, match="read-only") as caught:
+            commit_plan(plan)
+        assert snapshot(tree) == left
     finally:
         (tree / "utils").chmod(0o755)
-    skipped = {one.path: one.reason for one in result.skipped}
-    assert set(skipped) == {"latin.py", *(file.path for file in plan.files if file.path.startswith("utils/"))}
-    assert all("read-only" in reason for reason in skipped.values())
-    assert {file.path for file in result.applied} == {"empty.py", "requirements.txt", "notebooks/deep/Bench.ipynb"}
-    found = snapshot(tree, journal=False)
-    assert all(
-        found[file.path][2] == (file.before or b"") for file in plan.files if file.path in found.keys() & skipped
-    )
-    assert all(found[file.path][2] == file.after for file in result.applied)
+    assert all(f"{path}: " in str(caught.value) for path in unwritable)
 
 
 def test_a_link_is_written_through(tree: Path) -> None:

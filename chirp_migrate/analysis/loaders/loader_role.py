@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import assigned_values
-from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.module import Module, find_nodes
 from chirp_migrate.syntax.queries import contains_node, is_name, target_value_pairs
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -19,6 +19,8 @@ _ROLES = {
 }
 #: A role other than training.
 _OTHER = "other"
+#: Words in the names of functions that train and validate, such as ``cross_validate``.
+_BOTH = re.compile(r"(?<![a-z])(?:cross|k?folds?(?![a-z])|fit(?![a-z]))")
 #: Keyword arguments of datasets that select a part of the data, with True or False, or with the name of the part.
 _PARTS = frozenset({"train", "is_train", "training", "split", "subset", "mode", "phase", "partition"})
 #: Test files. The word "test" in the name of a function of such a file does not mean the role.
@@ -61,12 +63,22 @@ def _only_role(roles: set[str | None]) -> str | None:
 def _role_by_functions(module: Module, call: cst.Call) -> str | None:
     """Return the role of the innermost enclosing function whose name contains a role, such as ``make_train_loader``.
 
-    The result is "" without such a function, and ``None`` if the name contains several roles.
+    The result is "" without such a function. It is ``None`` if the role is not clear: the name contains several roles,
+    or the name of a function that trains contains a role other than training, as ``cross_validate`` does.
     """
     if _TESTS.search(module.path) is not None:
         return ""
-    functions = (one.name.value for one in module.ancestors(call) if isinstance(one, cst.FunctionDef))
-    return next((roles for name in functions if (roles := _role_in_name(name)) != ""), "")
+    functions = (one for one in module.ancestors(call) if isinstance(one, cst.FunctionDef))
+    for function, role in ((one, _role_in_name(one.name.value)) for one in functions):
+        if role != "":
+            return role if role == "training" or not _trains(function) else None
+    return ""
+
+
+def _trains(function: cst.FunctionDef) -> bool:
+    """Return whether the name or code of a function shows that it trains a model."""
+    named = _BOTH.search(_CAMEL.sub("_", function.name.value).lower()) is not None
+    return named or any(is_name(one.attr, "backward") for one in find_nodes(function.body, cst.Attribute))
 
 
 def _role_in_name(name: str) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
 
@@ -136,12 +136,9 @@ class PageContents:
 
 
 def _run_changes(run: RunDetails) -> RunChanges:
-    unwritten = {one.path for one in run.unwritten}
     findings: dict[str, list[Finding]] = {}
     for one in run.plan.findings:
-        in_vain = one.path in unwritten and one.status is FindingStatus.REWRITE
-        shown = replace(one, status=FindingStatus.REPORT, why="file-not-written") if in_vain else one
-        findings.setdefault(one.path, []).append(shown)
+        findings.setdefault(one.path, []).append(one)
     files: list[FileDetails] = []
     reported: dict[str, tuple[FindingDetails, ...]] = {}
     for file in run.plan.files:
@@ -155,7 +152,7 @@ def _run_changes(run: RunDetails) -> RunChanges:
         run,
         tuple(sorted(files, key=lambda one: (one.action == "create", one.note != "rewrite", one.path))),
         tuple(one for path in sorted(reported) for one in reported[path]),
-        LoaderLedger.of(run.plan, run.unwritten) if run.has_plan else None,
+        LoaderLedger.of(run.plan) if run.has_plan else None,
     )
 
 

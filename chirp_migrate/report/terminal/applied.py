@@ -12,7 +12,7 @@ from pathlib import Path
 
 from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import pluralize, shorten_list
-from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, GainKind, Plan, Safety, SkippedFile
+from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, GainKind, Plan, Safety
 from chirp_migrate.report.file_lines import update_finding_lines
 from chirp_migrate.report.wording import (
     ADVICE,
@@ -86,14 +86,14 @@ def _count_files(files: Sequence[FilePlan], rewritten: str, created: str) -> str
 def show_planned_changes(plan: Plan, screen: Screen) -> None:
     """Print the changes of a plan that is not applied."""
     if screen.quiet:
-        _show_quiet_output(plan, (), screen)
+        _show_quiet_output(plan, screen)
         return
     _show_files(plan.files, plan.findings, screen)
-    show_unrewritten_findings(plan, (), screen)
+    show_unrewritten_findings(plan, screen)
     screen.line()
     screen.text(change_totals_line(plan))
     show_notes(plan, screen)
-    show_loader_counts(plan, (), screen, planned=True)
+    show_loader_counts(plan, screen, planned=True)
 
 
 def show_applied_changes(
@@ -103,18 +103,17 @@ def show_applied_changes(
 
     Args:
         plan: the plan that was applied.
-        result: the files that were written, and the files that could not be written.
+        result: the files that were written.
         path: folder of the project.
         screen: the terminal.
         next_commands: lines that explain the next steps.
     """
-    left = result.skipped
     if screen.quiet:
-        _show_quiet_output(plan, left, screen)
+        _show_quiet_output(plan, screen)
         return
     done = result.applied
-    show_written_files(plan, done, left, screen)
-    is_empty = not (done or left or plan.findings or plan.skipped)
+    show_written_files(plan, done, screen)
+    is_empty = not (done or plan.findings or plan.skipped)
     for line in _NOTHING_FOUND if is_empty else ():
         screen.text(line)
     if result.found is not None:
@@ -123,25 +122,24 @@ def show_applied_changes(
         screen.text(f"Other hard links to {name} keep the old content.", hang=2)
     show_notes(plan, screen)
     if not is_empty:
-        show_loader_counts(plan, left, screen)
+        show_loader_counts(plan, screen)
     if done:
         for line in next_commands:
             screen.line(line)
         screen.line(f"To undo the run byte for byte: chirp-migrate rollback {shlex.quote(str(path))}")
 
 
-def show_written_files(plan: Plan, files: Sequence[FilePlan], unwritten: Sequence[SkippedFile], screen: Screen) -> None:
+def show_written_files(plan: Plan, files: Sequence[FilePlan], screen: Screen) -> None:
     """Print the files that ``apply`` wrote, and the findings that were not rewritten, with their new line numbers.
 
     Args:
         plan: the plan of the run.
         files: the files that were written.
-        unwritten: files that could not be written.
         screen: the terminal.
     """
     plan = replace(plan, findings=tuple(update_finding_lines(files, plan.findings)))
     _show_files(files, plan.findings, screen)
-    show_unrewritten_findings(plan, unwritten, screen)
+    show_unrewritten_findings(plan, screen)
     screen.line()
     screen.text(_count_files(files, " rewritten", " added") if files else _message_without_changes(plan))
 
@@ -172,14 +170,14 @@ def _show_files(files: Iterable[FilePlan], findings: Sequence[Finding], screen: 
         screen.text(f"{note}: {', '.join(paths)}", hang=2)
 
 
-def _show_quiet_output(plan: Plan, left: Sequence[SkippedFile], screen: Screen) -> None:
+def _show_quiet_output(plan: Plan, screen: Screen) -> None:
     """Print the output of ``--quiet``: notes for the user, and files that could not be processed or written."""
-    for one in (*plan.skipped, *left):
+    for one in plan.skipped:
         screen.line(f"{one.path}: {one.reason}")
     show_notes(plan, screen)
 
 
-def show_unrewritten_findings(plan: Plan, unwritten: Sequence[SkippedFile], screen: Screen) -> None:
+def show_unrewritten_findings(plan: Plan, screen: Screen) -> None:
     """Print the findings that were not rewritten, by rule and file, with the reasons."""
     # These rules change training. Rules that find likely bugs are not included, because likely bugs are always shown.
     behaviour = {rule.code for rule in all_rules() if rule.safety is Safety.BEHAVIOUR and not rule.finds_bugs}
@@ -220,7 +218,7 @@ def show_unrewritten_findings(plan: Plan, unwritten: Sequence[SkippedFile], scre
     # Print only excluded files whose exclusion users may not expect. For example, users expect that caches are
     # excluded.
     passed_over = [one for one in plan.left_out if screen.verbose or _TELLING.search(one.reason)]
-    for title, skipped in (("Not handled:", [*plan.skipped, *unwritten]), ("Left out:", passed_over)):
+    for title, skipped in (("Not handled:", plan.skipped), ("Left out:", passed_over)):
         if skipped:
             screen.heading(title)
         by_reason: dict[str, list[str]] = {}
@@ -272,7 +270,6 @@ def show_notes(plan: Plan, screen: Screen) -> None:
 
 def show_loader_counts(
     plan: Plan,
-    unwritten: Sequence[SkippedFile],
     screen: Screen,
     *,
     planned: bool = False,
@@ -285,13 +282,12 @@ def show_loader_counts(
 
     Args:
         plan: the plan.
-        unwritten: files that could not be written.
         screen: the terminal.
         planned: whether the plan is not applied yet, so that the words describe the future.
         list_reference: text that refers to the list of loaders that are not rewritten, such as " (listed after the
             diff)".
     """
-    ledger = LoaderLedger.of(plan, unwritten)
+    ledger = LoaderLedger.of(plan)
     for sentence in ledger_sentences(ledger, planned=planned, list_reference=list_reference):
         screen.text(sentence, hang=2)
     in_tests = loaders_in_tests_line(plan)

@@ -38,10 +38,10 @@ def show_report(contents: ReportContents, screen: Screen) -> None:
 
 def _show_run(run: RunDetails, screen: Screen) -> None:
     screen.heading(f"Run {run.number} of apply, {format_time(run.created)}, by {run.tool}:")
-    show_written_files(run.plan, run.plan.files, run.unwritten, screen)
+    show_written_files(run.plan, run.plan.files, screen)
     show_notes(run.plan, screen)
     if run.has_plan:
-        show_loader_counts(run.plan, run.unwritten, screen)
+        show_loader_counts(run.plan, screen)
     if screen.verbose:
         screen.line()
         for line in unified_diff(run.plan):
