@@ -120,7 +120,9 @@ def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins
         screen.line("Nothing is accepted, so there is nothing to apply.")
         sys.exit(ExitCode.OK)
     try:
-        answer = _read_answer(screen, "Apply the accepted hunks now? [y,n] ") or "n"
+        answer = "?"
+        while answer.lower() not in ("y", "yes", "n", "no"):
+            answer = _read_answer(screen, "Apply the accepted hunks now? [y,n] ") or "n"
     except KeyboardInterrupt:
         answer, interrupted = "n", True
         click.echo("\nchirp-migrate: interrupted", err=True)

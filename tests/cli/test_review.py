@@ -185,6 +185,8 @@ def test_in_a_terminal(backend: Path, tmp_path: Path) -> None:
     assert "\x1b" not in child.before
     child.sendline("y")
     child.expect("Apply the accepted hunks now")
+    child.sendline("perhaps")
+    child.expect("Apply the accepted hunks now")
     child.sendline("y")
     child.expect("rewritten")
     child.expect(pexpect.EOF)

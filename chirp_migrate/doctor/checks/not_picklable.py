@@ -8,9 +8,11 @@ from chirp_migrate.console.text import pluralize
 from chirp_migrate.doctor.doctor_report import Problem
 from chirp_migrate.doctor.recording import LoaderInfo, Recording
 
+_BY_APPLY = "`chirp-migrate apply` makes this change if the result is provably the same."
 _FIXES = {
-    "lambda": "Replace the lambda by a function at module level, or by functools.partial of such a function.",
-    "local function": "Move the function to module level, and bind its captured values with functools.partial.",
+    "lambda": f"Replace the lambda by a function at module level, or by functools.partial of it. {_BY_APPLY}",
+    "local function": f"Move the function to module level, and bind captured values by functools.partial. {_BY_APPLY}",
+    "local class": f"Move the class to module level. {_BY_APPLY}",
     "open file": "Open the file in the process that reads it: on first use in __getitem__, not in __init__.",
     "generator": "Store a list instead of the generator, or create the generator in the method that uses it.",
     "module": "Import the module where it is used, and do not store the module in an attribute.",
@@ -29,8 +31,7 @@ def check(recording: Recording) -> Iterator[Problem]:
                 "not-picklable",
                 f"Worker processes that start with spawn cannot receive {one.path} ({one.kind}{at}).",
                 f"Pickling the object raised {one.error}. {_describe_start_method(loader)}",
-                next((fix for kind, fix in _FIXES.items() if one.kind.startswith(kind)), None)
-                or ("Move the class to module level." if one.kind.startswith("local class") else _OTHERWISE),
+                next((fix for kind, fix in _FIXES.items() if one.kind.startswith(kind)), _OTHERWISE),
             )
 
 
