@@ -13,7 +13,7 @@ from chirp_migrate.console.progress import Progress, ignore_progress
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.errors import WriteRefused
-from chirp_migrate.plans.plan import FindingStatus, Plan
+from chirp_migrate.plans.plan import NOT_WRITTEN, FindingStatus, Plan
 
 
 def check_nothing_to_rewrite(
@@ -38,7 +38,8 @@ def check_nothing_to_rewrite(
 
     Raises:
         WriteRefused: a rewritten file cannot be compiled, or a rule would rewrite the file again. If the user refused a
-            rewrite in the file, the check ignores all rewrites of the file by the same rule.
+            rewrite in the file, or the rewrite depends on a file that cannot be written, the check ignores all rewrites
+            of the file by the same rule.
     """
     rewritten = {file.path: file.after for file in plan.files if file.hunks}
     if not rewritten:
@@ -49,7 +50,7 @@ def check_nothing_to_rewrite(
     again = plan_tree(path, settings=settings, jobs=jobs, progress=progress, overlay=rewritten)
     refused: dict[str, set[str]] = defaultdict(set)
     for one in plan.findings:
-        if one.status is FindingStatus.REFUSED:
+        if one.status is FindingStatus.REFUSED or one.why == NOT_WRITTEN:
             refused[one.path].add(one.rule)
     for one in again.findings:
         if one.status is FindingStatus.REWRITE and one.path not in edited_files and one.rule not in refused[one.path]:

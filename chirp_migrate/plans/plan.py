@@ -28,6 +28,10 @@ class Safety(str, Enum):
     ADVICE = "advice"
 
 
+#: ``Finding.why`` of a finding whose rewrite changes a file that this user may not write.
+NOT_WRITTEN = "file-not-written"
+
+
 class FindingStatus(str, Enum):
     """The treatment of a finding by ``apply``.
 

@@ -6,14 +6,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from chirp_migrate.plans.plan import FindingStatus, Plan
+from chirp_migrate.plans.plan import NOT_WRITTEN, FindingStatus, Plan
 from chirp_migrate.plans.plan_document import LoaderCounts
 from chirp_migrate.rules import all_rules
 
 #: Short reason in the ledger for a finding that is not rewritten and has an empty ``why``.
 _OTHER = "other"
-#: Short reason of a finding whose rewrite changes a file that cannot be written.
-NOT_WRITTEN = "file-not-written"
 #: Short reason of a finding on code that stores or passes the class `DataLoader` and does not build a loader.
 _VALUE = "used-as-value"
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from chirp_migrate.plans.plan import Finding, FindingStatus, Plan, Safety
-from chirp_migrate.review.loader_account import NOT_WRITTEN
+from chirp_migrate.plans.plan import NOT_WRITTEN, Finding, FindingStatus, Plan, Safety
 from chirp_migrate.review.selection import HunkChoice, apply_choices, decidable_hunk_ids
 from chirp_migrate.transaction.commit import unwritable_files
 

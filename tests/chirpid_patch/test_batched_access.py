@@ -502,3 +502,20 @@ def test_a_batch_that_is_no_list_is_refused_when_it_is_read(kind: Any) -> None:
     loader = kind(WorkerSafeAugmentedDataset(tensor_data(SIZE)), batch_sampler=[5])
     with pytest.raises(TypeError):
         list(loader)
+
+
+class Compared:
+    """A ``collate_fn`` whose comparison with another object is an error."""
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __eq__(self, other: object) -> bool:
+        raise AssertionError("compared")
+
+    def __call__(self, samples: Any) -> Any:
+        return default_collate(samples)
+
+
+def test_a_collate_function_of_the_user_is_not_compared() -> None:
+    (batch,) = OptimalDataLoaderFactory.create_loader(tensor_data(SIZE), batch_size=SIZE, collate_fn=Compared())
+    assert same(batch, default_collate([tensor_data(SIZE)[i] for i in range(SIZE)]))

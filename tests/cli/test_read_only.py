@@ -73,6 +73,16 @@ def test_other_loaders_are_rewritten_nevertheless(project: Path) -> None:
     assert snapshot(project, journal=False) == before
 
 
+def test_other_hunks_of_a_dependent_file_are_rewritten(project: Path) -> None:
+    more = LOADERS.replace("def make", "def other") + TRAIN + TRAIN.replace("make()", "other()").partition("\n\n\n")[2]
+    write_files(project, {"pkg/train.py": more})
+    (project / "pkg/loaders.py").chmod(0o444)
+    assert rewritten(project) == {"pkg/train.py", "requirements.txt"}
+    text = (project / "pkg/train.py").read_text()
+    assert text.count("create_loader(") == 1
+    assert text.count("x.to(device), y.to(device)") == 1 and text.count("x.to(device, non_blocking=True)") == 1
+
+
 def test_a_plan_is_applied_completely_or_not_at_all(project: Path) -> None:
     plan = project.parent / "plan.json"
     run("plan", project, "--no-scaffold", "-o", plan)
