@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -19,6 +20,7 @@ from chirp_migrate.analysis.gain.loader_gains import loader_gains
 from chirp_migrate.analysis.loaders.device_data import has_device_dataset
 from chirp_migrate.analysis.loaders.loader_calls import argument_positions
 from chirp_migrate.analysis.loaders.loader_loops import loader_loops
+from chirp_migrate.analysis.loaders.loader_outline import PossibleLoaders
 from chirp_migrate.analysis.loaders.loader_values import LoaderValue, may_use_loader
 from chirp_migrate.analysis.loops.batch_names import BatchExpressions, Path
 from chirp_migrate.analysis.loops.loop_names import innermost_statement
@@ -32,6 +34,7 @@ from chirp_migrate.rules.api import (
     Gain,
     GainKind,
     Module,
+    Outline,
     Project,
     Rule,
     RuleMatch,
@@ -112,6 +115,14 @@ class NonBlockingTransfer(Rule):
     beside = (may_use_loader, _TRANSFER)
     in_place = True
     follows = frozenset()
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Return whether a loop that may iterate over a loader calls ``to`` or ``cuda``."""
+        return any(
+            isinstance(node, ast.Attribute) and node.attr in ("to", "cuda")
+            for loop in outline.once(PossibleLoaders, project).loops
+            for node in outline.inside(loop)
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Add ``non_blocking=True`` to copies of batches in the body of a loop."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable, Iterator
 
@@ -13,12 +14,14 @@ from chirp_migrate.analysis.loaders.distributed_sampler import (
     distributed_sampler_of_loader,
     has_set_epoch_call,
 )
+from chirp_migrate.analysis.loaders.loader_outline import PossibleLoaders
 from chirp_migrate.analysis.loaders.loader_values import LoaderExpressions, may_use_loader
 from chirp_migrate.edits.statements import insert_at_start_of_block
 from chirp_migrate.rules.api import (
     LINE,
     SEE_IT,
     Module,
+    Outline,
     Project,
     Rule,
     RuleMatch,
@@ -27,6 +30,7 @@ from chirp_migrate.rules.api import (
     find_nodes,
     is_call_of,
     nodes_in_scope,
+    resolve_ast_node,
     resolve_node,
 )
 
@@ -80,6 +84,19 @@ class SetEpoch(Rule):
         """Return whether a loop in the text may use a loader, and the project names ``DistributedSampler``."""
         return super().concerns(text, project) and project.search(r"\bDistributedSampler\b", "DistributedSampler")
 
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Return whether a loop over ``range`` or ``trange`` iterates over a loader or passes a loader to a call."""
+        loaders = outline.once(PossibleLoaders, project)
+        return any(
+            loaders.may_be_loader(part)
+            for loop in outline.find(ast.For)
+            if any(_is_called_to_count(outline, project, one) for one in (loop.iter, *outline.inside(loop.iter)))
+            for node in outline.inside(loop)
+            if isinstance(node, ast.For | ast.Call)
+            for part in ((node.iter, *outline.inside(node.iter)) if isinstance(node, ast.For) else node.args)
+            if isinstance(part, ast.expr)
+        )
+
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Call ``set_epoch`` at the start of each epoch in loops that use a loader with a ``DistributedSampler``."""
         epochs = [loop for loop in module.find(cst.For) if _is_counted(module, project, loop.iter)]
@@ -96,6 +113,10 @@ class SetEpoch(Rule):
             seen.add((around[-1], sampler.name))
             if not has_set_epoch_call(module, project, around[-1], sampler, node):
                 yield _insert_set_epoch(module, around, sampler)
+
+
+def _is_called_to_count(outline: Outline, project: Project, node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and any(map(_COUNTED.fullmatch, resolve_ast_node(project, outline, node.func)))
 
 
 def _is_counted(module: Module, project: Project, iterable: cst.BaseExpression) -> bool:

@@ -9,11 +9,13 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
+from chirp_migrate.analysis.loaders.loader_outline import PossibleLoaders
 from chirp_migrate.analysis.loaders.loader_values import LoaderExpressions, may_use_loader
 from chirp_migrate.rules.api import (
     CALL,
     GAP,
     Module,
+    Outline,
     Project,
     Rule,
     RuleMatch,
@@ -21,6 +23,7 @@ from chirp_migrate.rules.api import (
     bound_target,
     nodes_in_scope,
     one_line_source,
+    resolve_ast_node,
 )
 
 _NEXT = re.compile(rf"\bnext{CALL}{GAP}(builtins{GAP}\.{GAP})?iter\b")
@@ -39,6 +42,19 @@ class LoaderRestarted(Rule):
     trigger = ("next",)
     beside = (may_use_loader, _NEXT)
     follows = frozenset()
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Return whether a loop calls ``next(iter(…))`` with an object that may be a loader."""
+        loaders = outline.once(PossibleLoaders, project)
+        return any(
+            "builtins.next" in resolve_ast_node(project, outline, call.func)
+            and any(isinstance(around, _LOOPS) for around in outline.ancestors(call))
+            and loaders.may_be_loader(iterable)
+            for call in outline.find(ast.Call)
+            for iterator in call.args[:1]
+            if isinstance(iterator, ast.Call)
+            for iterable in iterator.args[:1]
+        )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report ``next(iter(loader))`` in a loop if the loader is built outside of the loop."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterable
 
@@ -12,6 +13,7 @@ from chirp_migrate.analysis.loaders.loader_calls import LoaderCall, loader_calls
 from chirp_migrate.rules.api import (
     SEE_IT,
     Module,
+    Outline,
     Project,
     Rule,
     RuleMatch,
@@ -38,6 +40,11 @@ class ValidationDropsSamples(Rule):
     finds_bugs = True
     trigger = ("drop_last",)
     follows = frozenset({"CHP001"})
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Return whether a call has the argument ``drop_last=True``."""
+        given = (one.value for one in outline.find(ast.keyword) if one.arg == "drop_last")
+        return any(isinstance(one, ast.Constant) and one.value is True for one in given)
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report the loaders with ``drop_last=True`` that neither shuffle nor have a sampler."""

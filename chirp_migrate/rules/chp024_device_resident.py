@@ -6,10 +6,12 @@ from collections.abc import Iterable
 
 from chirp_migrate.analysis.devices.device_moves import may_move_to_device
 from chirp_migrate.analysis.loaders.device_data import has_device_dataset
+from chirp_migrate.analysis.loaders.loader_outline import PossibleLoaders
 from chirp_migrate.analysis.loaders.loader_values import LoaderValue, may_use_loader
 from chirp_migrate.analysis.loops.sync_points import find_device_loops
 from chirp_migrate.rules.api import (
     Module,
+    Outline,
     Project,
     Rule,
     RuleMatch,
@@ -36,6 +38,10 @@ class DeviceResident(Rule):
     trigger = (".to", ".cuda", "to_")
     beside = (may_use_loader, may_move_to_device)
     follows = frozenset()
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Return whether a loop may iterate over a loader."""
+        return bool(outline.once(PossibleLoaders, project).loops)
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report loops that copy parts of each batch to one device, unless the data is on a device already."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.devices.device_moves import may_move_to_device
+from chirp_migrate.analysis.loaders.loader_outline import PossibleLoaders
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
 from chirp_migrate.analysis.loops.loop_names import innermost_statement
 from chirp_migrate.analysis.loops.sync_points import find_device_loops
@@ -15,6 +16,7 @@ from chirp_migrate.rules.api import (
     CALL,
     GAP,
     Module,
+    Outline,
     Project,
     Rule,
     RuleMatch,
@@ -40,6 +42,10 @@ class ItemInLoop(Rule):
     trigger = (".item", "float(", "int(")
     beside = (may_use_loader, may_move_to_device, _READ)
     follows = frozenset()
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Return whether a loop may iterate over a loader."""
+        return bool(outline.once(PossibleLoaders, project).loops)
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report the numbers that a loop over a loader reads in every step; one finding for each loop."""

@@ -14,6 +14,7 @@ from chirp_migrate.analysis.dataflow.value_flow import (
     next_use_of_value,
 )
 from chirp_migrate.analysis.devices.device_moves import may_move_to_device
+from chirp_migrate.analysis.loaders.loader_outline import PossibleLoaders
 from chirp_migrate.analysis.loaders.loader_values import may_use_loader
 from chirp_migrate.analysis.loops.loop_names import innermost_statement
 from chirp_migrate.analysis.loops.sync_points import find_device_loops
@@ -21,6 +22,7 @@ from chirp_migrate.rules.api import (
     CALL,
     GAP,
     Module,
+    Outline,
     Project,
     Rule,
     RuleMatch,
@@ -52,6 +54,10 @@ class CopiesInLoop(Rule):
     trigger = (".cpu", ".numpy", ".tolist")
     beside = (may_use_loader, may_move_to_device, _COPY)
     follows = frozenset()
+
+    def may_find(self, outline: Outline, project: Project) -> bool:
+        """Return whether a loop may iterate over a loader."""
+        return bool(outline.once(PossibleLoaders, project).loops)
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:
         """Report copies to the CPU that can move below the loop."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Set
 import libcst as cst
 
 from chirp_migrate.analysis.loaders.loader_loops import loader_loops
+from chirp_migrate.analysis.loaders.loader_outline import PossibleLoaders
 from chirp_migrate.analysis.loaders.loader_values import LoaderValue, may_use_loader
 from chirp_migrate.analysis.loops.sync_points import runs_in_every_iteration
 from chirp_migrate.rules.api import (
@@ -59,7 +60,7 @@ class CacheEmptiedInLoop(Rule):
         """Return whether a loop empties the memory cache or synchronises the GPU."""
         return any(
             _EMPTIES.fullmatch(name) or _WAITS.fullmatch(name)
-            for loop in outline.find(ast.For)
+            for loop in outline.once(PossibleLoaders, project).loops
             for call in outline.inside(loop)
             if isinstance(call, ast.Call)
             for name in resolve_ast_node(project, outline, call.func)

@@ -18,6 +18,7 @@ from functools import cache, cached_property, lru_cache
 from operator import attrgetter
 from pathlib import PurePosixPath
 from typing import Any, Concatenate, ParamSpec, TypeGuard, TypeVar
+from weakref import WeakValueDictionary
 
 import libcst as cst
 
@@ -86,6 +87,30 @@ def _is_deeper(tree: ast.AST, limit: int) -> bool:
     return bool(level)
 
 
+def walk_tree(root: ast.AST) -> list[ast.AST]:
+    """Return ``root`` and every node below it in the order of ``ast.walk``, without contexts and operators."""
+    found = [root]
+    for node in found:  # the list grows while the loop runs
+        found += child_nodes(node)
+    return found
+
+
+def child_nodes(node: ast.AST) -> list[ast.AST]:
+    """Return the nodes directly below ``node`` in order of the text, without contexts and operators."""
+    found: list[ast.AST] = []
+    for field in CODE_FIELDS[type(node)]:
+        value = getattr(node, field)
+        if type(value) is list:
+            found += [one for one in value if isinstance(one, ast.AST)]
+        elif isinstance(value, ast.AST):
+            found.append(value)
+    return found
+
+
+#: The trees that any code still holds, by their text. So the analyses share a tree that one of them keeps.
+_TREES: WeakValueDictionary[str, ast.Module] = WeakValueDictionary()
+
+
 @lru_cache(maxsize=4)
 def syntax_tree(text: str) -> ast.Module:
     """Parse ``text`` with Python's own parser, which also accepts top-level ``await``, as in notebooks.
@@ -96,6 +121,13 @@ def syntax_tree(text: str) -> ast.Module:
     Raises:
         UnparsableModule: the text is not valid in the Python version that runs the program, or is nested too deeply.
     """
+    tree = _TREES.get(text)
+    if tree is None:
+        tree = _TREES[text] = _parse(text)
+    return tree
+
+
+def _parse(text: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # warnings such as "invalid escape sequence" are about the user's code

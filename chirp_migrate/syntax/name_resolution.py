@@ -310,6 +310,15 @@ def find_function(project: Project, qualified: str) -> tuple[Module, cst.Functio
     return _find_definition(project, qualified, cst.FunctionDef)
 
 
+def locate_function(project: Project, qualified: str) -> tuple[str, str] | None:
+    """Return path and name of the top-level function ``qualified`` of the project; None if it does not exist.
+
+    The lookup does not need LibCST.
+    """
+    name, path, table = _find_binding_module(project, qualified)
+    return (path, name) if name in table.functions else None
+
+
 def find_parameter_names(project: Project, qualified: str) -> tuple[str, ...]:
     """Return the parameter names of a top-level function or class of the project; empty for any other name."""
     name, _, table = _find_binding_module(project, qualified)

@@ -142,6 +142,8 @@ def _may_be_imported(project: Project, path: str, name: str, seen: set[str]) -> 
     if name in readers:
         return True
     importers = readers.get("*", set()) - seen
+    if not importers:
+        return False
     seen |= importers
     word = re.compile(rf"\b{re.escape(name)}\b|{_READS_COMPUTED_NAMES}")
     return any(

@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
+from chirp_migrate.syntax.module import UnparsableModule, syntax_tree, walk_tree
 from chirp_migrate.syntax.outline import last_part_of_name
 
 #: Functions that replace a name in a module. The module, or its dictionary, is their first argument.
@@ -54,7 +54,7 @@ def _find_replaced_names(text: str) -> Iterator[tuple[str, str, str]]:
     calls: list[ast.Call] = []
     written: set[tuple[str, str]] = set()
     variables = variables_of_literals(tree)
-    for node in ast.walk(tree):
+    for node in walk_tree(tree):
         variable = variables.get(node, "")
         match node:
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
@@ -92,7 +92,7 @@ def variables_of_literals(tree: ast.Module) -> dict[ast.AST, str]:
             case ast.Assign(
                 targets=[ast.Name(id=name)], value=ast.List() | ast.Tuple() | ast.Set() | ast.Dict() as value
             ):
-                found |= dict.fromkeys(ast.walk(value), name)
+                found |= dict.fromkeys(walk_tree(value), name)
     return found
 
 
@@ -102,7 +102,7 @@ def reads_variable(text: str, name: str) -> bool:
         tree = syntax_tree(text)
     except UnparsableModule:
         return True
-    for node in ast.walk(tree):
+    for node in walk_tree(tree):
         match node:
             case ast.Name(id=found, ctx=ast.Load()) | ast.Attribute(attr=found) | ast.alias(name=found):
                 if found == name:
@@ -124,7 +124,7 @@ def modules_with_assignment(text: str, name: str) -> set[str]:
         return {""}
     known: dict[str, set[str]] = {}
     targets: list[ast.expr] = []
-    for node in ast.walk(tree):
+    for node in walk_tree(tree):
         match node:
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
                 _add_imports(known, imported)
@@ -195,7 +195,7 @@ def _computes_name(call: ast.Call) -> bool:
 
 def _names_in_call(call: ast.Call) -> Iterator[str]:
     """Yield names that a call may replace: its keywords, and each string in its arguments that is a name."""
-    for node in ast.walk(call):
+    for node in walk_tree(call):
         match node:
             case ast.keyword(arg=str(name)):
                 yield name

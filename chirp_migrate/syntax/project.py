@@ -13,7 +13,7 @@ from chirp_migrate.syntax.code_style import CodeStyle
 from chirp_migrate.syntax.import_sorting import ImportStyle
 from chirp_migrate.syntax.module import Module, UnparsableModule
 from chirp_migrate.syntax.module_paths import ModulePaths
-from chirp_migrate.syntax.word_index import WordIndex
+from chirp_migrate.syntax.word_index import WordIndex, words_of
 
 _TEST = re.compile(r"(?:.*/)?(?:tests/.*|test_[^/]*|[^/]*_test|conftest)\.(?:py|ipynb)", re.DOTALL)
 _Answer = TypeVar("_Answer")
@@ -182,6 +182,11 @@ class Project:
         """Yield path and text of every file in which a regular expression matches (see :meth:`search`)."""
         paths = self.paths_containing(*words) if words else iter(self.texts)
         return ((path, self.texts[path]) for path in paths if self.fact(path, _matches, pattern))
+
+    @cached_property
+    def words_of_settings(self) -> frozenset[str]:
+        """Return the whole words of all configuration files and Cython sources of the project."""
+        return frozenset[str]().union(*map(words_of, self._settings.values()))
 
     def settings_match(self, pattern: re.Pattern[str]) -> bool:
         """Return whether a regular expression matches in a configuration file or Cython source of the project."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import libcst as cst
@@ -10,7 +11,7 @@ import torch.utils.data.dataloader
 from libcst.metadata import MetadataWrapper, PositionProvider, QualifiedNameProvider, QualifiedNameSource
 
 from chirp_migrate.engine.rewrite_file import rewrite_text
-from chirp_migrate.syntax.module import Module, UnparsableModule
+from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree, walk_tree
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import one_line_source
 
@@ -152,3 +153,15 @@ def test_what_a_name_stands_for(text: str, names: set[str]) -> None:
 def _may_be_read(module: Module, name: cst.Name) -> bool:
     parent = module.parents[name]
     return not isinstance(parent, cst.Param | cst.AssignTarget | cst.NameItem) or getattr(parent, "default", 0) is name
+
+
+def test_a_walk_through_a_tree_omits_only_contexts_and_operators() -> None:
+    tree = syntax_tree(REAL.read_text(encoding="utf-8"))
+    left_out = (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+    assert walk_tree(tree) == [one for one in ast.walk(tree) if not isinstance(one, left_out)]
+
+
+def test_a_tree_that_is_in_use_is_not_parsed_again() -> None:
+    texts = [f"a = {number}\n" for number in range(9)]
+    trees = [syntax_tree(text) for text in texts]
+    assert all(syntax_tree(text) is tree for text, tree in zip(texts, trees, strict=True))

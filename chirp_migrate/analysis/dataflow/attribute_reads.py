@@ -10,7 +10,7 @@ from functools import lru_cache
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.related_classes import has_bases_or_subclasses
-from chirp_migrate.syntax.module import Module, syntax_tree_or_empty
+from chirp_migrate.syntax.module import Module, syntax_tree_or_empty, walk_tree
 from chirp_migrate.syntax.name_uses import find_aliases
 from chirp_migrate.syntax.project import Project
 
@@ -34,7 +34,7 @@ _HANDLERS = re.compile(r"\bexcept\b")
 def has_guarded_attribute_read(project: Project, *attributes: str) -> bool:
     """Return whether any file reads one of ``attributes`` in a ``try`` statement that handles AttributeError."""
     return any(
-        any(isinstance(one, ast.Attribute) and one.attr in attributes for part in node.body for one in ast.walk(part))
+        any(isinstance(one, ast.Attribute) and one.attr in attributes for part in node.body for one in walk_tree(part))
         for _, text in project.matching(_HANDLERS, "except")
         for node in _tries_for_missing(text)
     )
@@ -44,13 +44,13 @@ def has_guarded_attribute_read(project: Project, *attributes: str) -> bool:
 def _tries_for_missing(text: str) -> tuple[ast.Try, ...]:
     return tuple(
         node
-        for node in ast.walk(syntax_tree_or_empty(text))
+        for node in walk_tree(syntax_tree_or_empty(text))
         if isinstance(node, ast.Try) and any(_handles_missing(one.type) for one in node.handlers)
     )
 
 
 def _handles_missing(caught: ast.expr | None) -> bool:
-    names = {one.id for one in ast.walk(caught) if isinstance(one, ast.Name)} if caught is not None else {"Exception"}
+    names = {one.id for one in walk_tree(caught) if isinstance(one, ast.Name)} if caught is not None else {"Exception"}
     return not names.isdisjoint({"AttributeError", "Exception", "BaseException"})
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.related_classes import has_bases_or_subclasses
-from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree, syntax_tree_or_empty
+from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree, syntax_tree_or_empty, walk_tree
 from chirp_migrate.syntax.patched_names import modules_with_assignment
 from chirp_migrate.syntax.project import Project, cached_until_text_changes
 
@@ -160,7 +160,7 @@ def _without_annotations(text: str) -> str:
     A text that is not Python is returned unchanged.
     """
     try:
-        nodes = list(ast.walk(syntax_tree(text)))
+        nodes = list(walk_tree(syntax_tree(text)))
     except UnparsableModule:
         return text
     code = text.encode()

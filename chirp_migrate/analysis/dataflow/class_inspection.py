@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 
 from chirp_migrate.analysis.dataflow.function_flow import find_class_mutation_on_lines, object_of_class_expression
-from chirp_migrate.syntax.module import UnparsableModule
+from chirp_migrate.syntax.module import UnparsableModule, walk_tree
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project, cached_until_text_changes
 
@@ -67,7 +67,7 @@ def _class_values(text: str) -> tuple[tuple[int, bool], ...]:
     except UnparsableModule:
         return tuple((text.count("\n", 0, one.start()) + 1, False) for one in _CLASS_OF.finditer(text))
     found = []
-    for node in ast.walk(outline.tree):
+    for node in walk_tree(outline.tree):
         line = int(getattr(node, "lineno", 1))
         if _names_class_of_any(node, outline):
             found.append((line, False))

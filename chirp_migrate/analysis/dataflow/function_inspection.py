@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Iterator
 from functools import lru_cache
 
-from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
+from chirp_migrate.syntax.module import UnparsableModule, syntax_tree, walk_tree
 from chirp_migrate.syntax.project import Project
 
 #: Attributes by which code can distinguish one function from another function.
@@ -58,8 +58,8 @@ def _line_of_inspection(text: str, attributes: frozenset[str]) -> int | None:
 
 
 def _reads(tree: ast.AST, attributes: Collection[str]) -> Iterator[int]:
-    classes = {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
-    for node in ast.walk(tree):
+    classes = {node.name for node in walk_tree(tree) if isinstance(node, ast.ClassDef)}
+    for node in walk_tree(tree):
         if isinstance(node, ast.Attribute) and node.attr in attributes and not _is_class(node.value, classes):
             yield node.lineno
 

@@ -37,7 +37,7 @@ from chirp_migrate.analysis.known_names import (
     join_name_patterns,
     resolves_to,
 )
-from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree
+from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree, walk_tree
 from chirp_migrate.syntax.name_resolution import find_function, resolve_node
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import contains_node, find_nodes_in_scope, one_line_source
@@ -123,7 +123,7 @@ def _copies_deeply(text: str) -> bool:
     except UnparsableModule:
         return True
     harmless: set[ast.AST] = set()
-    for node in ast.walk(tree):
+    for node in walk_tree(tree):
         match node:
             case ast.Call(func=called, args=[ast.Call(func=ast.Attribute(attr=given))]) if given in _TENSORS_ONLY:
                 harmless.add(called)

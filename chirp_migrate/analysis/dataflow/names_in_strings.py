@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from functools import lru_cache
 
-from chirp_migrate.syntax.module import Module, syntax_tree_or_empty
+from chirp_migrate.syntax.module import Module, syntax_tree_or_empty, walk_tree
 from chirp_migrate.syntax.project import Project
 
 #: Generic types whose parameters are types. (Those of ``Literal`` are values.)
@@ -42,17 +42,18 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
         owners = project.fact(path, _dotted_names_in_strings).get(name)
         if (owners and owners.issuperset(owner)) or name in project.fact(path, _names_read_by_getattr):
             return True
-    last = re.escape(name)
-    is_class = name[:1].isupper()
-    ends = re.compile(rf"""{last}(?<=["'.]{last})["']""")
-    may_look_up_types = is_class and any(True for _ in project.paths_containing(*_TYPE_LOOKUPS))
-    if is_class and any(
-        path == module.path or may_look_up_types or _has_match_outside_types(text, name, ends)
-        for path, text in project.matching(ends, name)
-    ):
-        return True
-    value = rf"""|[:=,\[-][ \t]*["']?{last}["']?[ \t]*(?:[,\]}}#\r\n]|\Z)""" if is_class else ""
-    return project.settings_match(re.compile(rf"\b{re.escape(file_name)}\.{last}\b{value}"))
+    last, other = re.escape(name), ""
+    if name[:1].isupper():
+        ends = re.compile(rf"""{last}(?<=["'.]{last})["']""")
+        may_look_up_types = any(True for _ in project.paths_containing(*_TYPE_LOOKUPS))
+        if any(
+            path == module.path or may_look_up_types or _has_match_outside_types(text, name, ends)
+            for path, text in project.matching(ends, name)
+        ):
+            return True
+        other = rf"""|[:=,\[-][ \t]*["']?{last}["']?[ \t]*(?:[,\]}}#\r\n]|\Z)"""
+    pattern = rf"\b{re.escape(file_name)}\.{last}\b{other}"
+    return name in project.words_of_settings and project.settings_match(re.compile(pattern))
 
 
 def _dotted_names_in_strings(text: str) -> dict[str, set[str]]:
@@ -84,7 +85,7 @@ def _binds(text: str, name: str) -> bool:
     return any(
         (isinstance(node, ast.alias) and name == (node.asname or node.name))
         or (isinstance(node, ast.ClassDef) and node.name == name)
-        for node in ast.walk(syntax_tree_or_empty(text))
+        for node in walk_tree(syntax_tree_or_empty(text))
     )
 
 
@@ -92,7 +93,7 @@ def _binds(text: str, name: str) -> bool:
 def _quoted_types(text: str) -> tuple[tuple[str, str], ...]:
     """Return each string that is a type in an annotation, such as ``"Net"`` in ``list["Net"]``, with its source."""
     annotations: list[ast.expr | None] = []
-    for node in ast.walk(syntax_tree_or_empty(text)):
+    for node in walk_tree(syntax_tree_or_empty(text)):
         match node:
             case ast.arg(annotation=annotation) | ast.AnnAssign(annotation=annotation):
                 annotations.append(annotation)

@@ -13,7 +13,7 @@ from chirp_migrate.analysis.dataflow.attribute_writes import (
     may_be_assigned_outside_class,
     objects_with_computed_attributes,
 )
-from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree_or_empty
+from chirp_migrate.syntax.module import Module, UnparsableModule, syntax_tree_or_empty, walk_tree
 from chirp_migrate.syntax.name_resolution import find_names_from_star_imports, locate_import
 from chirp_migrate.syntax.name_uses import is_patched, is_variable_read
 from chirp_migrate.syntax.patched_names import variables_of_literals
@@ -66,7 +66,7 @@ def _mentions_name(project: Project, text: str, name: str) -> bool:
     variables = variables_of_literals(syntax_tree_or_empty(text))
     return any(
         node not in variables or is_variable_read(project, variables[node])
-        for node in ast.walk(syntax_tree_or_empty(text))
+        for node in walk_tree(syntax_tree_or_empty(text))
         if (isinstance(node, ast.keyword) and node.arg == name)
         or (isinstance(node, ast.Constant) and node.value == name)
     )

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 
 from chirp_migrate.analysis.datasets.dataset_names import DATASET_NAME
 from chirp_migrate.analysis.known_names import may_name_dataset
+from chirp_migrate.syntax.module import walk_tree
 from chirp_migrate.syntax.outline import Outline, last_part_of_name
 from chirp_migrate.syntax.project import Project
 
@@ -70,11 +71,11 @@ def _may_only_collect(statements: Sequence[ast.stmt]) -> bool:
 
 def _is_scan(loop: _Loop, code: Sequence[ast.AST], dataset: Callable[[ast.expr], bool]) -> bool:
     """Return whether a loop reads the samples of a dataset, and may use only the second item of each sample."""
-    inside = [node for part in code for node in ast.walk(part)]
+    inside = [node for part in code for node in walk_tree(part)]
     read = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
     items = [node for node in inside if isinstance(node, ast.Subscript)]
     sources = [loop.iter, *(loop.iter.args if isinstance(loop.iter, ast.Call) else ()), *(one.value for one in items)]
-    pairs = [node.elts for node in ast.walk(loop.target) if isinstance(node, ast.Tuple | ast.List)]
+    pairs = [node.elts for node in walk_tree(loop.target) if isinstance(node, ast.Tuple | ast.List)]
     return any(map(dataset, sources)) and (
         any(len(pair) == 2 and last_part_of_name(pair[0]) not in read for pair in pairs)
         or any(isinstance(one.slice, ast.Constant) and one.slice.value == 1 for one in items)

@@ -21,7 +21,7 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     UnmodelledCode,
     takes_plain_arguments,
 )
-from chirp_migrate.syntax.module import Module, find_nodes, syntax_tree_or_empty, walk_code
+from chirp_migrate.syntax.module import Module, find_nodes, syntax_tree_or_empty, walk_code, walk_tree
 from chirp_migrate.syntax.name_resolution import import_table, resolve_node
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import NameRole, dotted_source, name_role, normalized_source
@@ -162,7 +162,7 @@ def _callees_by_keyword(text: str) -> Mapping[str, frozenset[str]]:
     expression does not begin with a name.
     """
     called: dict[str, set[str]] = defaultdict(set)
-    for call in ast.walk(syntax_tree_or_empty(text)):
+    for call in walk_tree(syntax_tree_or_empty(text)):
         if isinstance(call, ast.Call):
             root = call.func
             while isinstance(root, ast.Attribute):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 
 from chirp_migrate.analysis.known_names import NN_MODULE, inherits_from
-from chirp_migrate.syntax.module import UnparsableModule, syntax_tree
+from chirp_migrate.syntax.module import UnparsableModule, syntax_tree, walk_tree
 from chirp_migrate.syntax.name_resolution import resolve_ast_node
 from chirp_migrate.syntax.outline import Outline
 from chirp_migrate.syntax.project import Project, cached_until_text_changes
@@ -82,8 +82,8 @@ def _unsafe_transfers(text: str) -> tuple[tuple[int, str, str | None], ...]:
 
 
 def _transfers_in(tree: ast.AST) -> Iterator[tuple[int, str, str | None]]:
-    methods = {one for node in ast.walk(tree) if isinstance(node, ast.ClassDef) for one in node.body}
-    for node in ast.walk(tree):
+    methods = {one for node in walk_tree(tree) if isinstance(node, ast.ClassDef) for one in node.body}
+    for node in walk_tree(tree):
         match node:
             case ast.ClassDef(name=owner, body=body):
                 yield from ((line, reason, owner) for line, reason in _transfers_of_class(owner, body))
@@ -133,7 +133,7 @@ def _transfers_of_class(owner: str, body: list[ast.stmt]) -> Iterator[tuple[int,
 def _under_conditions(statement: ast.stmt) -> Iterator[ast.stmt]:
     """Yield the statements inside an ``if``, ``try`` or ``with`` statement."""
     if isinstance(statement, ast.If | ast.Try | ast.With):
-        for node in ast.walk(statement):
+        for node in walk_tree(statement):
             if isinstance(node, ast.stmt) and node is not statement:
                 yield node
 
@@ -144,8 +144,8 @@ def _line_of_mps(text: str) -> int | None:
         tree = syntax_tree(text)
     except UnparsableModule:
         return 1 if re.search(r"""["']mps\b|\bbackends\s*\.\s*mps\b""", text) else None
-    shown = {part for node in ast.walk(tree) for part in _possible_metric_names(node)}
-    for node in ast.walk(tree):
+    shown = {part for node in walk_tree(tree) for part in _possible_metric_names(node)}
+    for node in walk_tree(tree):
         match node:
             case ast.Constant(value=str() as value) if node not in shown and re.fullmatch(r"mps(:\d+)?", value):
                 return node.lineno

@@ -53,7 +53,7 @@ from chirp_migrate.plans.plan import (
     Gain,
     GainKind,
 )
-from chirp_migrate.syntax.module import Module
+from chirp_migrate.syntax.module import Module, walk_tree
 from chirp_migrate.syntax.name_resolution import import_table, locate_import
 from chirp_migrate.syntax.name_uses import find_aliases
 from chirp_migrate.syntax.project import Project, is_test_file
@@ -358,7 +358,7 @@ class LoaderGains:
         own = [one for one in self._loaders_at(module, module.span(call)[0]) if self._pins_by_factory(one)]
         return [
             (place.path, getattr(place.node, "lineno", 1))
-            for place, value in self._run.loops.items()
+            for place, value in (self._run.loops.items() if own else ())
             if (is_test_file(module.path) or not is_test_file(place.path))
             and any(one is loader for one in _loaders_in(value) for loader in own)
         ]
@@ -491,7 +491,7 @@ class LoaderGains:
         function = next((one for one in self._definitions_around(place) if isinstance(one, _FUNCTIONS)), None)
         if function is None:
             return False
-        names = (one for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
+        names = (one for one in walk_tree(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store))
         return given[0].id in {one.id for one in names} - _parameters(function)
 
     def _custom_collation(self, collation: AbstractObject) -> _Collation | None:
@@ -524,7 +524,7 @@ class LoaderGains:
         The annotation must have no value: ``self.name: Class = value`` does not count.
         """
         for base in cls.order:
-            for node in ast.walk(base.place.node) if isinstance(base, ClassObject) else ():
+            for node in walk_tree(base.place.node) if isinstance(base, ClassObject) else ():
                 match node:
                     case ast.AnnAssign(
                         target=ast.Attribute(value=ast.Name(id="self"), attr=attribute),
@@ -547,7 +547,7 @@ class LoaderGains:
     def _definitions_around(self, place: CreationPlace) -> list[_Definition]:
         """Return the definitions that contain the node of a place, innermost first."""
         if place.path not in self._definitions:
-            nodes = ast.walk(self._run.trees[place.path])
+            nodes = walk_tree(self._run.trees[place.path])
             self._definitions[place.path] = [one for one in nodes if isinstance(one, _Definition)][::-1]
         line, end = getattr(place.node, "lineno", 0), getattr(place.node, "end_lineno", 0)
         return [
@@ -579,12 +579,12 @@ class LoaderGains:
         given, around = _dataset_of(place.node), self._definitions_around(place)
         if not isinstance(given, ast.Name) or not around:
             return False
-        for node in ast.walk(around[0]):
+        for node in walk_tree(around[0]):
             match node:
                 case ast.If(
                     test=ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name(id=checked), cls]), body=body
                 ) if checked == given.id and self._is_torch_dataset(place.path, cls):
-                    inner = [one for statement in body for one in ast.walk(statement)]
+                    inner = [one for statement in body for one in walk_tree(statement)]
                     if place.node in inner and not any(_may_rebind(one, given.id) for one in inner):
                         return not self._has_outer_variable(place.path, given.id)
         return False
@@ -598,7 +598,7 @@ class LoaderGains:
 
     def _has_outer_variable(self, path: str, name: str) -> bool:
         """Return whether a function of the file declares ``name`` as ``global`` or ``nonlocal``, to assign to it."""
-        outer = (one for one in ast.walk(self._run.trees[path]) if isinstance(one, ast.Global | ast.Nonlocal))
+        outer = (one for one in walk_tree(self._run.trees[path]) if isinstance(one, ast.Global | ast.Nonlocal))
         return any(name in one.names for one in outer)
 
     def _annotated_readings(self, place: CreationPlace) -> list[DatasetReading]:
@@ -768,10 +768,10 @@ def _dataset_of(call: ast.AST) -> ast.expr | None:
 
 def _names_bound(function: ast.AST) -> set[str]:
     """Return the names that the code of a function assigns, and the parameters of its lambdas."""
-    nodes = list(ast.walk(function))
+    nodes = list(walk_tree(function))
     lambdas = (one.args for one in nodes if isinstance(one, ast.Lambda))
     names = {one.id for one in nodes if isinstance(one, ast.Name) and not isinstance(one.ctx, ast.Load)}
-    return names | {one.arg for given in lambdas for one in ast.walk(given) if isinstance(one, ast.arg)}
+    return names | {one.arg for given in lambdas for one in walk_tree(given) if isinstance(one, ast.arg)}
 
 
 def _is_stub(place: CreationPlace | None) -> bool:

@@ -8,7 +8,7 @@ import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 
-from chirp_migrate.syntax.module import UnparsableModule
+from chirp_migrate.syntax.module import UnparsableModule, walk_tree
 from chirp_migrate.syntax.outline import Outline, last_part_of_name
 from chirp_migrate.syntax.project import Project
 
@@ -67,7 +67,7 @@ def first_use_of_whole_config(project: Project) -> str | None:
     stored = {node.attr for node in attributes if _is_config(node) and _is_stored(node)}
     for outline in outlines:
         libraries = _imported_libraries(outline, project)
-        for node in ast.walk(outline.tree):
+        for node in walk_tree(outline.tree):
             if (
                 (attributes_are_read and isinstance(node, ast.Attribute) and _is_config(node) and _is_stored(node))
                 or (frames_are_read and isinstance(node, ast.arg) and _NAME.fullmatch(node.arg))

@@ -44,11 +44,14 @@ _FUNC = r"(?<!\bself)\.\s*func\b(?!\s*(?:\(|=(?!=)))"
 
 
 def uses_names_beyond_imports(outline: Outline, names: Set[str]) -> bool:
-    """Return whether a module uses one of the names outside of imports and annotations, or imports it with an alias."""
+    """Return whether a module uses one of the names for more than imports, annotations and checks of classes.
+
+    A check of a class is a call such as ``isinstance(x, DataLoader)``. An import with an alias counts as a use.
+    """
     if any(alias.asname and alias.name in names for alias in outline.find(ast.alias)):
         return True
     named = (node for node in outline.find(ast.Name, ast.Attribute) if last_part_of_name(node) in names)
-    return any(not _is_annotation(outline, one) for one in named)
+    return any(not (_is_annotation(outline, one) or _is_checked_class(outline, one)) for one in named)
 
 
 def _is_annotation(outline: Outline, node: ast.AST) -> bool:
@@ -57,6 +60,17 @@ def _is_annotation(outline: Outline, node: ast.AST) -> bool:
         if node in (getattr(parent, "annotation", None), getattr(parent, "returns", None)):
             return True
         node = parent
+    return False
+
+
+def _is_checked_class(outline: Outline, node: ast.AST) -> bool:
+    """Return whether an expression is the second argument of ``isinstance`` or ``issubclass``, or is in this tuple."""
+    parent = outline.parents[node]
+    if isinstance(parent, ast.Tuple):
+        node, parent = parent, outline.parents[parent]
+    match parent:
+        case ast.Call(func=ast.Name(id="isinstance" | "issubclass" as name), args=[_, checked]):
+            return checked is node and name not in outline.bound and "*" not in outline.imports
     return False
 
 

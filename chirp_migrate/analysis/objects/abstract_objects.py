@@ -10,6 +10,7 @@ import ast
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import chain
+from typing import NamedTuple
 
 from chirp_migrate.analysis.known_names import DATASET, ITERABLE_DATASET
 
@@ -19,8 +20,7 @@ _MOST = 24
 _MOST_BASES = 64
 
 
-@dataclass(frozen=True)
-class CreationPlace:
+class CreationPlace(NamedTuple):
     """The place in the project where an object is created.
 
     Attributes:

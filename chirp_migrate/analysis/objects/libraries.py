@@ -136,6 +136,7 @@ def is_numeric_array(thing: AbstractObject) -> bool:
     return isinstance(thing, Instance) and isinstance(thing.cls, str) and MAKES_ROWS.fullmatch(thing.cls) is not None
 
 
+@lru_cache(maxsize=4096)
 def unpicklable_result_of_call(name: str) -> LibraryCallResult | None:
     """Return the result of calling a library's function if the result cannot be pickled; None for any other result."""
     return next((made for names, made in _MAKERS if names.fullmatch(name)), None)

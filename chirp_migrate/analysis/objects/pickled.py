@@ -40,7 +40,7 @@ from chirp_migrate.analysis.objects.libraries import unpicklable_kind_of_class
 from chirp_migrate.analysis.objects.nodes_after_rewrite import NodesAfterRewrite, line_and_column
 from chirp_migrate.analysis.objects.running import AbstractRun
 from chirp_migrate.analysis.objects.values import Arguments
-from chirp_migrate.syntax.module import Module, syntax_tree
+from chirp_migrate.syntax.module import Module, syntax_tree, walk_tree
 from chirp_migrate.syntax.name_uses import find_aliases
 from chirp_migrate.syntax.project import Project
 
@@ -488,6 +488,6 @@ def _word_around(tree: ast.Module, node: ast.AST) -> str:
 
 @lru_cache(maxsize=8)
 def _longest_word(statement: ast.stmt) -> str:
-    words = [part.id for part in ast.walk(statement) if isinstance(part, ast.Name)]
-    words += [part.attr for part in ast.walk(statement) if isinstance(part, ast.Attribute)]
+    words = [part.id for part in walk_tree(statement) if isinstance(part, ast.Name)]
+    words += [part.attr for part in walk_tree(statement) if isinstance(part, ast.Attribute)]
     return max(words, key=len, default="")

@@ -49,7 +49,7 @@ from chirp_migrate.analysis.objects.values import (
     unknown_text_ending_with,
 )
 from chirp_migrate.syntax.import_table import absolute_name
-from chirp_migrate.syntax.module import UnparsableModule, package_name, syntax_tree
+from chirp_migrate.syntax.module import UnparsableModule, package_name, syntax_tree, walk_tree
 from chirp_migrate.syntax.name_resolution import locate_import
 from chirp_migrate.syntax.outline import parameter_defaults
 from chirp_migrate.syntax.project import Project
@@ -123,7 +123,7 @@ class AbstractRun(TracedCalls):
         object that the module defines.
         """
         scope, guards = self.module(path), self._guards.get(path, ())
-        nodes = (one for guard in guards for one in ast.walk(guard) if isinstance(one, ast.ImportFrom))
+        nodes = (one for guard in guards for one in walk_tree(guard) if isinstance(one, ast.ImportFrom))
         imported = {alias.asname or alias.name for one in nodes for alias in one.names}
         defined = {name: value for name, value in scope.cells.items() if name in imported}
         for statement in guards:

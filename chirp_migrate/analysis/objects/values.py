@@ -22,6 +22,7 @@ from chirp_migrate.analysis.objects.abstract_objects import (
     UnpicklableLibraryObject,
     Value,
 )
+from chirp_migrate.syntax.module import child_nodes, walk_tree
 
 NONE: Value = (Constant(None),)
 _NAMED = (ModuleObject, UnpicklableLibraryObject)
@@ -92,7 +93,7 @@ def enclosing_method(scope: AbstractScope) -> tuple[ClassObject, Value] | None:
 @lru_cache(maxsize=4096)
 def is_main_guard(test: ast.expr) -> bool:
     """Return whether a condition reads ``__name__``, as in ``if __name__ == "__main__"``."""
-    return any(isinstance(one, ast.Name) and one.id == "__name__" for one in ast.walk(test))
+    return any(isinstance(one, ast.Name) and one.id == "__name__" for one in walk_tree(test))
 
 
 def called_expression(node: ast.expr) -> ast.expr:
@@ -101,13 +102,12 @@ def called_expression(node: ast.expr) -> ast.expr:
 
 @lru_cache(maxsize=4096)
 def is_generator_function(node: ast.AST) -> bool:
-    pending = list(ast.iter_child_nodes(node))
-    while pending:
-        one = pending.pop()
+    pending = list(child_nodes(node))
+    for one in pending:  # the list grows while the loop runs
         if isinstance(one, ast.Yield | ast.YieldFrom):
             return True
         if not isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-            pending += ast.iter_child_nodes(one)
+            pending += child_nodes(one)
     return False
 
 
@@ -146,7 +146,10 @@ def set_place_of_modules(value: Value, path: str, node: ast.expr) -> Value:
     No code of the project creates a module object or a stream such as ``sys.stdout``. So rules report such an object at
     ``node``, the code that reads the object.
     """
-    if not any(isinstance(thing, _NAMED) for thing in value):
+    for thing in value:
+        if isinstance(thing, _NAMED):
+            break
+    else:
         return value
     place = CreationPlace(path, node)
     return tuple(
