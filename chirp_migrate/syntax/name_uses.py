@@ -125,12 +125,21 @@ def _is_run_with(project: Project, path: str, name: str) -> bool:
     """
     stem = re.escape(PurePosixPath(path).stem)
     file = re.compile(rf"\b{stem}\.py\b|%run\b[^\r\n]*\b{stem}\b")
-    held = ((other, project.texts[other]) for other in project.paths_containing(name))
-    # The text of a notebook in `texts` has no magics.
     return any(
-        other != path and name in text and _may_run_files(text) and file.search(text)
-        for other, text in chain(held, project.raw_notebooks.items())
+        other != path and name in text and file.search(text) and (is_raw or re.search(rf"\b{name}\b", text))
+        for other, text, is_raw in _texts_that_run_files(project)
     )
+
+
+@cached_until_text_changes
+def _texts_that_run_files(project: Project) -> list[tuple[str, str, bool]]:
+    """Return path and text of each file and notebook that may run other files in its own namespace.
+
+    The third item is True for the raw text of a notebook. The text of a notebook in ``texts`` has no magics.
+    """
+    texts = ((path, text, False) for path, text in project.texts.items())
+    raw = ((path, text, True) for path, text in project.raw_notebooks.items())
+    return [one for one in chain(texts, raw) if _may_run_files(one[1])]
 
 
 def _may_be_imported(project: Project, path: str, name: str, seen: set[str]) -> bool:

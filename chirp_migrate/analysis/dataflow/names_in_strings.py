@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
 
 from chirp_migrate.syntax.module import Module, syntax_tree_or_empty, walk_tree
-from chirp_migrate.syntax.project import Project
+from chirp_migrate.syntax.project import Project, cached_until_text_changes
 
 #: Generic types whose parameters are types. (Those of ``Literal`` are values.)
 _GENERICS = frozenset(
@@ -38,10 +39,9 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
     """
     file_name = module.name.rpartition(".")[2]
     owner = _WORD.findall(file_name)[-1:]  # a file name such as `my-script` contains several words
-    for path in project.paths_containing(name):
-        owners = project.fact(path, _dotted_names_in_strings).get(name)
-        if (owners and owners.issuperset(owner)) or name in project.fact(path, _names_read_by_getattr):
-            return True
+    dotted, read_by_getattr = _names_in_strings(project)
+    if name in read_by_getattr or any(owners.issuperset(owner) for owners in dotted.get(name, ())):
+        return True
     last, other = re.escape(name), ""
     if name[:1].isupper():
         ends = re.compile(rf"""{last}(?<=["'.]{last})["']""")
@@ -54,6 +54,19 @@ def is_named_in_strings(module: Module, project: Project, name: str) -> bool:
         other = rf"""|[:=,\[-][ \t]*["']?{last}["']?[ \t]*(?:[,\]}}#\r\n]|\Z)"""
     pattern = rf"\b{re.escape(file_name)}\.{last}\b{other}"
     return name in project.words_of_settings and project.settings_match(re.compile(pattern))
+
+
+@cached_until_text_changes
+def _names_in_strings(project: Project) -> tuple[dict[str, list[set[str]]], set[str]]:
+    """Return the names at the end of dotted paths in strings, and the names that code passes to ``getattr``.
+
+    The dictionary has, for each name at the end of a path and for each file, the names before it.
+    """
+    dotted: dict[str, list[set[str]]] = defaultdict(list)
+    for path in project.texts:
+        for name, owners in project.fact(path, _dotted_names_in_strings).items():
+            dotted[name].append(owners)
+    return dict(dotted), set().union(*(project.fact(path, _names_read_by_getattr) for path in project.texts))
 
 
 def _dotted_names_in_strings(text: str) -> dict[str, set[str]]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
@@ -73,9 +73,9 @@ class PossibleLoaders:
             return True
         match node:
             case ast.Call(func=func, args=args, keywords=keywords):
-                if self._may_return_loader(outline, func, depth):
-                    return True
                 names = resolve_ast_node(self._project, outline, func)
+                if self._may_return_loader(outline, func, names, depth):
+                    return True
                 passed_on = any(name in _PASS_ON_ITEMS or WRAPPER.fullmatch(name) for name in names)
                 parts = [*args, *(one.value for one in keywords)] if passed_on else []
             case ast.IfExp(body=body, orelse=orelse):
@@ -105,25 +105,27 @@ class PossibleLoaders:
     def _may_be_annotation(self, outline: Outline, annotation: ast.expr) -> bool:
         return any(
             (isinstance(one, ast.Constant) and "DataLoader" in str(one.value))
-            or (isinstance(one, ast.Name | ast.Attribute) and self._may_be_class(outline, one))
+            or (
+                isinstance(one, ast.Name | ast.Attribute)
+                and self._may_build_loader(resolve_ast_node(self._project, outline, one))
+            )
             for one in walk_tree(annotation)
         )
 
-    def _may_be_class(self, outline: Outline, node: ast.expr) -> bool:
-        """Return whether an expression may refer to a class of loaders, or to a function that builds loaders."""
-        names = resolve_ast_node(self._project, outline, node)
+    def _may_build_loader(self, names: Iterable[str]) -> bool:
+        """Return whether one of the qualified names is a class of loaders, or a function of the factory."""
         return any(FACTORY_METHOD.fullmatch(one) or inherits_from(self._project, one, LOADER) for one in names)
 
-    def _may_return_loader(self, outline: Outline, func: ast.expr, depth: int) -> bool:
-        """Return whether a call of ``func`` may return a loader."""
+    def _may_return_loader(self, outline: Outline, func: ast.expr, names: Iterable[str], depth: int) -> bool:
+        """Return whether a call of ``func``, an expression with these qualified names, may return a loader."""
         while isinstance(func, ast.Subscript):
             func = func.value
         name = last_part_of_name(func)
-        if _is_like_loader(name) or self._may_be_class(outline, func):
+        if _is_like_loader(name) or self._may_build_loader(names):
             return True
         if isinstance(func, ast.Attribute) and isinstance(func.value, ast.Name) and func.value.id == "self":
             return self._function_may_return_loader(outline, name, depth)
-        places = (locate_function(self._project, one) for one in resolve_ast_node(self._project, outline, func))
+        places = (locate_function(self._project, one) for one in names)
         for path, function in {place for place in places if place is not None}:
             home = outline if path == outline.path else Outline(path, self._project.text(path))
             if self._function_may_return_loader(home, function, depth):
