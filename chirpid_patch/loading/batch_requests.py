@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from chirpid_patch.datasets.gather import INDEX_CONTAINERS
+from chirpid_patch.datasets.gather import INDEX_CONTAINERS, GatherNode, gather_node
 from chirpid_patch.datasets.rows import to_integer_list
+from chirpid_patch.loading.loader_parts import LoaderParts
+from chirpid_patch.machine.ranks import current_rank
 from chirpid_patch.randomness.keyed_random import RandomKey
 
 logger = logging.getLogger("chirpid_patch")
@@ -29,54 +32,41 @@ class BatchRequest(NamedTuple):
     key: RandomKey | None = None
 
 
-class SharedRequestSettings(NamedTuple):
-    """Properties that all requests of an epoch share.
-
-    Attributes:
-        rank: rank of this process, which is a part of each random key.
-        keyed: whether requests have random keys; True if the dataset uses random keys.
-        listed: function that returns whether to convert the indices of a batch to a list. The function is called only
-            if the indices are not in a list or tuple.
-    """
-
-    rank: int
-    keyed: bool
-    listed: Callable[[], bool]
-
-
 class EpochRequests:
     """Create the requests of an epoch from the items of the sampler.
 
+    If the dataset uses random keys, each request has a random key, which contains base seed, epoch and rank. If an
+    index may occur twice in an epoch, the key also contains the number of earlier occurrences.
+
     Args:
-        seed: base seed of the epoch, which is a part of each random key.
-        epoch: number of the epoch, from 0, which is a part of each random key.
-        kind: function that returns the ``SharedRequestSettings`` of the epoch. It is called only once.
-        counted: whether an index may occur twice in an epoch, so that the occurrences of each index must be counted.
-        drops_last: whether the sampler omits an incomplete batch. If True and the epoch has no batches, ``draw`` logs a
-            warning.
+        parts: a ``DataLoader`` with the attributes of the user's ``BatchedDataLoader``.
+        seed: base seed of the epoch.
+        epoch: number of the epoch, from 0.
         skipped: number of batches at the start of the epoch that get no request, because the training used these
             batches before the restart from a saved state.
     """
 
-    def __init__(
-        self,
-        seed: int,
-        epoch: int,
-        kind: Callable[[], SharedRequestSettings],
-        counted: bool,
-        drops_last: bool = False,
-        skipped: int = 0,
-    ) -> None:
-        self._seed, self._epoch = seed, epoch
-        self._find_kind = kind
-        self._kind: SharedRequestSettings | None = None
-        self._seen: dict[int, int] | None = {} if counted else None
-        self._drops_last = drops_last
-        self._skipped = skipped
+    def __init__(self, parts: LoaderParts, seed: int, epoch: int, skipped: int) -> None:
+        self._parts = parts
+        self._seed, self._epoch, self._skipped = seed, epoch, skipped
+        self._makes_batches = parts.batch_sampler is not None
+        self._seen: dict[int, int] | None = {} if parts._draws_repeatedly else None
         #: Number of requests so far, including skipped requests.
         self.drawn = 0
         #: Whether the sampler has reached its end.
         self.exhausted = False
+
+    @cached_property
+    def node(self) -> GatherNode:
+        """Return the ``GatherNode`` of the dataset."""
+        return gather_node(self._parts.dataset)
+
+    @cached_property
+    def _rank(self) -> int | None:
+        """Return the rank of this process for random keys; None if the requests have no random keys."""
+        if not (self._makes_batches and self.node.keyed):
+            return None
+        return current_rank() if self._parts._epochs is None else self._parts._epochs.rank
 
     def draw(self, sampler: Iterator[Any]) -> BatchRequest:
         """Return the request for the next item of ``sampler``.
@@ -90,7 +80,7 @@ class EpochRequests:
                 self.skip(sampler)
             return self._request(next(sampler))
         except StopIteration:
-            if self._drops_last and not self.drawn and not self.exhausted and not self._epoch:
+            if self._parts.drop_last and not self.drawn and not self.exhausted and not self._epoch:
                 logger.warning("with drop_last=True, an epoch has no batches: choose a smaller batch_size")
             self.exhausted = True
             raise
@@ -107,14 +97,22 @@ class EpochRequests:
                 self._skipped = self.drawn
 
     def _request(self, indices: Any) -> BatchRequest:
-        kind = self._kind
-        if kind is None:
-            kind = self._kind = self._find_kind()
-        if type(indices) not in (list, tuple) and kind.listed() and _can_iterate_early(indices, kind.keyed):
+        rank = self._rank
+        if type(indices) not in (list, tuple) and self._may_iterate_early(indices):
             with contextlib.suppress(TypeError):  # reading the batch raises the error later, as in PyTorch
                 indices = [index for index in indices]  # noqa: C416 - unlike list(), never calls a user's __len__
         self.drawn += 1
-        return BatchRequest(indices, self._key(indices, kind.rank)) if kind.keyed else BatchRequest(indices)
+        return BatchRequest(indices, None if rank is None else self._key(indices, rank))
+
+    def _may_iterate_early(self, indices: Any) -> bool:
+        """Return whether the indices of a batch may be converted to a list before the batch is read.
+
+        If the requests have no random keys, the result is True only for iterators and for the types in
+        ``INDEX_CONTAINERS``. Iterating over another object would run the user's code earlier than PyTorch does.
+        """
+        if not self._makes_batches or not (self._parts.thread_safe or self.node.reads_batches):
+            return False
+        return self._rank is not None or type(indices) in INDEX_CONTAINERS or isinstance(indices, Iterator)
 
     def _key(self, indices: Any, rank: int) -> RandomKey | None:
         """Return the random key of a batch; None if ``indices`` are not integers."""
@@ -137,12 +135,3 @@ class EpochRequests:
             occurrences[place] = count = seen.get(index, 0)
             seen[index] = count + 1
         return occurrences
-
-
-def _can_iterate_early(indices: Any, keyed: bool) -> bool:
-    """Return whether ``indices`` may be iterated over before the batch is read.
-
-    If the dataset uses no random keys (``keyed`` is False), the result is True only for iterators and for the types in
-    ``INDEX_CONTAINERS``. Iterating over another object would run the user's code earlier than PyTorch does.
-    """
-    return keyed or type(indices) in INDEX_CONTAINERS or isinstance(indices, Iterator)

@@ -21,10 +21,6 @@ from chirpid_patch.torch_private import (
     profiler_enabled,
 )
 
-#: Type of a function that begins an epoch. The argument of the function is the base seed. The function returns two
-#: values: the requests of the epoch, and a function that returns the ``EpochReaders`` of the epoch.
-BeginEpoch = Callable[[int], "tuple[EpochRequests, Callable[[], EpochReaders]]"]
-
 
 class EpochReaders(NamedTuple):
     """The functions and objects that read the batches of an epoch.
@@ -51,7 +47,8 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
 
     Args:
         parts: a ``DataLoader`` with the attributes of the user's loader (see ``loader_parts.LoaderParts``).
-        epoch: function that begins an epoch (see ``BeginEpoch``).
+        epoch: the arguments ``epoch`` and ``skipped`` of ``EpochRequests``.
+        find_readers: function that returns the ``EpochReaders`` for the requests of the first epoch.
         ahead: number of requests to draw from the sampler in advance, as a loader with workers does. 0: each request is
             drawn when its batch is needed. If threads load batches in advance, the iterator may draw more requests in
             advance, provided that the random numbers stay the same.
@@ -61,11 +58,19 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     """
 
     def __init__(
-        self, parts: LoaderParts, epoch: BeginEpoch, *, ahead: int, threads: ReusedThreads, seed: int | None = None
+        self,
+        parts: LoaderParts,
+        epoch: tuple[int, int],
+        find_readers: Callable[[EpochRequests], EpochReaders],
+        *,
+        ahead: int,
+        threads: ReusedThreads,
+        seed: int | None = None,
     ) -> None:
         self._queue: PrefetchQueue | None = None
         self._reading: EpochReaders | None = None
         self._parts = parts
+        self._find_readers = find_readers
         self._ahead = ahead
         self._threads = threads
         self._index_sampler = parts._index_sampler
@@ -81,15 +86,15 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
     def _reset(self, loader: Any, first_iter: bool = False) -> None:
         """Begin another epoch. PyTorch calls this method for a loader with persistent workers."""
         self._drop_queue()
-        self._begin(loader._epoch_in_process(self._parts), restart_sampler=True)
+        self._begin(loader._current_epoch(), restart_sampler=True)
 
-    def _begin(self, epoch: BeginEpoch, *, restart_sampler: bool) -> None:
+    def _begin(self, epoch: tuple[int, int], *, restart_sampler: bool) -> None:
         kept_drawn = range(self._ahead)  # raises TypeError for a number that is not an integer, as PyTorch does
         if (
             restart_sampler
         ):  # PyTorch's iterator with workers calls iter(sampler) twice, and once for each further epoch
             self._sampler_iter = iter(self._index_sampler)
-        self._requests, self._find_reading = epoch(self._base_seed)
+        self._requests = EpochRequests(self._parts, self._base_seed, *epoch)
         if self._reading is not None and self._reading.controller is not None:
             self._reading.controller.begin_epoch()
         self._undelivered: deque[BatchRequest] = deque()
@@ -99,7 +104,8 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             if not self._draw():
                 break
         if kept_drawn and self._reading is None:
-            self._reading = self._find_reading()  # PyTorch's loader would send the dataset to its workers now
+            # PyTorch's loader would send the dataset to its workers now.
+            self._reading = self._find_readers(self._requests)
 
     @property
     def taken(self) -> int:
@@ -130,7 +136,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
             raise StopIteration
         reading = self._reading
         if reading is None:
-            reading = self._reading = self._find_reading()
+            reading = self._reading = self._find_readers(self._requests)
         read, reader, controller, pin = reading
         if controller is not None and has_active_torch_modes():  # other threads do not have the modes of this thread
             self._drop_queue()

@@ -14,16 +14,16 @@ import torch
 from torch.utils.data import IterableDataset, MapDataPipe
 
 from chirpid_patch.datasets.collate import is_stacking_collate, make_worker_like_collate
-from chirpid_patch.datasets.gather import GatherNode, gather_node, is_in_memory, permits_batched_reading
+from chirpid_patch.datasets.gather import is_in_memory, permits_batched_reading
 from chirpid_patch.datasets.sent_copy import copy_for_workers
 from chirpid_patch.loading.adjusting import LoadingController, WorkerCountChooser
 from chirpid_patch.loading.batch_reader import BatchReader
-from chirpid_patch.loading.batch_requests import EpochRequests, SharedRequestSettings
+from chirpid_patch.loading.batch_requests import EpochRequests
 from chirpid_patch.loading.batch_timer import TimedBatches, log_waits
 from chirpid_patch.loading.by_value import make_picklable_for_workers
-from chirpid_patch.loading.in_process import BeginEpoch, EpochReaders, InProcessIterator
+from chirpid_patch.loading.in_process import EpochReaders, InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
-from chirpid_patch.loading.loader_parts import LoaderParts, copy_loader_attributes
+from chirpid_patch.loading.loader_parts import copy_loader_attributes
 from chirpid_patch.loading.overridable import Overridable
 from chirpid_patch.loading.patched_loader import is_loader_iteration_patched
 from chirpid_patch.loading.pinning import pin_dense_tensors
@@ -33,7 +33,6 @@ from chirpid_patch.loading.samplers import batches_to_request_early, uses_only_t
 from chirpid_patch.loading.worker_iterator import WorkerIterator, WorkersNotStartedError
 from chirpid_patch.loading.worker_start import is_importing_main, start_method, why_workers_cannot_start
 from chirpid_patch.machine.accelerator import pinning_device
-from chirpid_patch.machine.ranks import current_rank
 from chirpid_patch.randomness.random_states import GlobalGeneratorStates
 from chirpid_patch.randomness.seeding import worker_init_fn
 from chirpid_patch.torch_private import IS_COMPLETE, DataLoader, pin_batch, sample_fetcher
@@ -377,34 +376,21 @@ class BatchedDataLoader(DataLoader[_T_co]):
             else copy_loader_attributes(self)
         )
         ahead = requested * (self.prefetch_factor or 0) if requested else 0
-        return InProcessIterator(parts, self._epoch_in_process(parts), ahead=ahead, threads=self._threads, seed=seed)
+        # The function refers to ``parts`` and not to this loader, so that the threads end when the program deletes its
+        # last reference to the loader.
+        readers = partial(BatchedDataLoader._readers, parts, requested > 0)
+        return InProcessIterator(parts, self._current_epoch(), readers, ahead=ahead, threads=self._threads, seed=seed)
 
-    def _epoch_in_process(self, parts: LoaderParts) -> BeginEpoch:
-        """Return the function that ``InProcessIterator`` calls to begin an epoch.
+    def _current_epoch(self) -> tuple[int, int]:
+        """Return the number of the epoch that begins, from 0, and the number of batches to skip at its start."""
+        return self._progress.begun - 1, self._progress.skipped
 
-        The function refers to ``parts``, a copy with the attributes of this loader, and not to the loader itself. So
-        the threads end when the program deletes its last reference to the loader.
+    def _readers(self, is_sent: bool, requests: EpochRequests) -> EpochReaders:
+        """Return the functions and objects with which this process reads the batches of ``requests``.
+
+        If ``is_sent`` is True, the functions read from a copy of the dataset, as workers do.
         """
-        progress, is_sent = self._progress, self.num_workers > 0
-        number, skipped = progress.begun - 1, progress.skipped
-
-        def begin(seed: int) -> tuple[EpochRequests, Callable[[], EpochReaders]]:
-            kind, nodes = partial(BatchedDataLoader._request_kind, parts), list[GatherNode]()
-            requests = BatchedDataLoader._epoch_requests(parts, seed, number, skipped, partial(kind, nodes))
-            return requests, partial(BatchedDataLoader._reading, parts, is_sent, nodes)
-
-        return begin
-
-    def _reading(self, is_sent: bool, nodes: list[GatherNode]) -> EpochReaders:
-        """Return the functions and objects with which this process reads the batches of an epoch.
-
-        Args:
-            is_sent: whether to read batches from a copy of the dataset, as workers do. The loader passes True if
-                ``num_workers`` is above 0.
-            nodes: list with the ``GatherNode`` of the dataset (see ``datasets.gather``). If the list is empty, the
-                method creates the ``GatherNode``.
-        """
-        node = nodes[0] if nodes else gather_node(self.dataset)
+        node = requests.node
         # For small batches, PyTorch's own code is as fast as batched reading.
         size = self.batch_size
         is_plain = not (is_sent or node.keyed or self.thread_safe or self._placement is not None)
@@ -439,25 +425,6 @@ class BatchedDataLoader(DataLoader[_T_co]):
             return placed
         dataset = copy_for_workers(self.dataset) if sent else self.dataset
         return BatchReader(dataset, self.collate_fn, batches=self.batch_sampler is not None)
-
-    def _epoch_requests(
-        self, seed: int, number: int, skipped: int, kind: Callable[[], SharedRequestSettings]
-    ) -> EpochRequests:
-        """Return the requests of epoch ``number`` with base seed ``seed``, without the first ``skipped`` batches."""
-        return EpochRequests(seed, number, kind, self._draws_repeatedly, self.drop_last, skipped)
-
-    def _request_kind(self, nodes: list[GatherNode]) -> SharedRequestSettings:
-        """Return the properties that all requests of an epoch share, and append the ``GatherNode`` to ``nodes``."""
-        batches, node = self.batch_sampler is not None, gather_node(self.dataset)
-        nodes.append(node)
-        keyed = batches and node.keyed
-        rank = 0 if not keyed else current_rank() if self._epochs is None else self._epochs.rank
-        return SharedRequestSettings(rank, keyed, lambda: batches and (self.thread_safe or node.reads_batches))
-
-    def _worker_requests(self, seed: int) -> EpochRequests:
-        progress = self._progress
-        kind = partial(BatchedDataLoader._request_kind, copy_loader_attributes(self), [])
-        return self._epoch_requests(seed, progress.begun - 1, progress.skipped, kind)
 
     def _with_kept_workers(self) -> Iterator[Any]:
         workers, self._idle_workers = self._idle_workers, None

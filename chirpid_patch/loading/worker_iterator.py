@@ -234,7 +234,7 @@ class WorkerIterator(MultiProcessingIterator):  # type: ignore[misc]
             self._base_seed, self._index_sampler = self._seed, self._parts._index_sampler
         owner = self._loader()
         assert owner is not None
-        self._requests: EpochRequests = owner._worker_requests(self._base_seed)
+        self._requests = EpochRequests(copy_loader_attributes(owner), self._base_seed, *owner._current_epoch())
         self._sent, self._suspects, self._is_broken = {}, set(), False
         self._resend.clear()
         try:
