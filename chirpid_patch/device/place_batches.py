@@ -33,27 +33,14 @@ class MovingPlacement(Placement):
 
     def __init__(self, device: str | torch.device) -> None:
         self.device = torch.device(device)
-        self._source = _BatchSource()
-        self._moving = DevicePrefetcher(self._source, self.device)
+        self._moving = DevicePrefetcher((), self.device)
 
     def deliver(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
         self._moving.lookahead = can_prefetch_without_rng_drift(loader, in_memory=True)
-        self._source.batches = batches
-        return iter(self._moving)
-
-
-class _BatchSource:
-    """An iterable over the batches of one epoch, from which the ``DevicePrefetcher`` reads.
-
-    The object does not refer to the loader, so that the workers end when the program deletes its last reference to the
-    loader.
-    """
-
-    batches: Iterator[Any] = iter(())
-
-    def __iter__(self) -> Iterator[Any]:
-        batches, self.batches = self.batches, iter(())
-        return batches
+        self._moving.loader = batches
+        moved = iter(self._moving)
+        self._moving.loader = ()  # the placement must not keep the batches and their workers alive
+        return moved
 
 
 def create_moving_placement(device: str | torch.device) -> tuple[Placement, str]:
