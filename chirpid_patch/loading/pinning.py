@@ -50,11 +50,6 @@ class PinnableBatch:
         return PinnableBatch(pin_dense_tensors(self.batch))
 
 
-class PinnableCollate:
-    """A collate function that returns the batches of ``collate`` as ``PinnableBatch``."""
-
-    def __init__(self, collate: Callable[[Any], Any]) -> None:
-        self._collate = collate
-
-    def __call__(self, samples: Any) -> PinnableBatch:
-        return PinnableBatch(self._collate(samples))
+def collate_pinnable(collate: Callable[[Any], Any], samples: Any) -> PinnableBatch:
+    """Return the batch that ``collate`` builds from ``samples``, as a ``PinnableBatch``."""
+    return PinnableBatch(collate(samples))

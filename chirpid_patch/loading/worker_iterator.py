@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -25,7 +26,7 @@ from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest, EpochRequests
 from chirpid_patch.loading.by_value import NotSendableError, make_picklable_for_workers
 from chirpid_patch.loading.loader_parts import LoaderParts, copy_loader_attributes, replace_sampler_and_generator
-from chirpid_patch.loading.pinning import PinnableBatch, PinnableCollate
+from chirpid_patch.loading.pinning import PinnableBatch, collate_pinnable
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.randomness.seeding import worker_init_fn
 from chirpid_patch.torch_private import MultiProcessingIterator, raise_for_dead_worker, unwatch_workers, watch_workers
@@ -81,22 +82,14 @@ class _RequestedBatches(Dataset[Any]):
         return self._reader.read(request)
 
 
-class _WorkerStart:
-    """A ``worker_init_fn`` that calls the user's ``worker_init_fn``.
-
-    During this call, ``get_worker_info().dataset`` is the user's dataset.
-    """
-
-    def __init__(self, start: Callable[[int], None] | None) -> None:
-        self._start = start
-
-    def __call__(self, worker_id: int) -> None:
-        info = get_worker_info()
-        assert info is not None
-        seen: Any = info.dataset
-        object.__setattr__(info, "dataset", seen.dataset)  # ``WorkerInfo`` refuses ordinary assignments
-        if self._start is not None:
-            self._start(worker_id)
+def _start_worker(start: Callable[[int], None] | None, worker_id: int) -> None:
+    """Call ``start``, the user's ``worker_init_fn``, with the user's dataset as ``get_worker_info().dataset``."""
+    info = get_worker_info()
+    assert info is not None
+    seen: Any = info.dataset
+    object.__setattr__(info, "dataset", seen.dataset)  # ``WorkerInfo`` refuses ordinary assignments
+    if start is not None:
+        start(worker_id)
 
 
 def _return_unchanged(batch: Any) -> Any:
@@ -126,10 +119,11 @@ def _parts(loader: Any, reads_batches: bool, keep: bool) -> LoaderParts:
             "collate_fn": _return_unchanged,
             "batch_sampler": None,
             "sampler": loader._index_sampler,
-            "worker_init_fn": _WorkerStart(loader.worker_init_fn),
+            "worker_init_fn": partial(_start_worker, loader.worker_init_fn),
         }
     if loader.pins_own_batches and can_pin and not loader.pin_memory:
-        changed |= {"pin_memory": True, "collate_fn": PinnableCollate(changed.get("collate_fn", loader.collate_fn))}
+        collate = changed.get("collate_fn", loader.collate_fn)
+        changed |= {"pin_memory": True, "collate_fn": partial(collate_pinnable, collate)}
     return make_picklable_for_workers(copy_loader_attributes(loader, **changed))
 
 
