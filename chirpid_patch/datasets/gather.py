@@ -16,6 +16,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -201,27 +202,23 @@ class BatchedDataset(GatherNode, Dataset[Any]):
         return True
 
 
+def alias_of(name: str) -> Any:
+    """Return a property that is another name of the attribute ``name``, for older code."""
+    return property(attrgetter(name), lambda owner, value: setattr(owner, name, value), doc=f"The same as ``{name}``.")
+
+
 class WrappingDataset(BatchedDataset):
     """A dataset that computes its samples from the samples of an inner dataset.
 
-    The attribute ``base_dataset`` is the inner dataset. The property ``dataset`` is another name of this attribute, for
-    older code.
+    The attribute ``base_dataset`` is the inner dataset, and ``dataset`` is another name of this attribute.
     """
 
     base_dataset: Any
+    dataset = alias_of("base_dataset")
 
     @property
     def children(self) -> Sequence[Any]:  # type: ignore[override]
         return (self.base_dataset,)
-
-    @property
-    def dataset(self) -> Any:
-        """Return the inner dataset."""
-        return self.base_dataset
-
-    @dataset.setter
-    def dataset(self, dataset: Any) -> None:
-        self.base_dataset = dataset
 
 
 def is_unmodified_batched_dataset(dataset: Any) -> bool:
@@ -352,17 +349,12 @@ class _RowTensorNode(_TensorDatasetNode):
 class _SubsetNode(GatherNode):
     def __init__(self, dataset: Any) -> None:
         self._indices = dataset.indices
-        self._child = dataset.dataset
-        self.children = (self._child,)
-        self._child_node = gather_node(self._child)
+        self.children = (dataset.dataset,)
+        self._child_node = gather_node(dataset.dataset)
 
     @property
     def child_nodes(self) -> Sequence[GatherNode]:
         return (self._child_node,)
-
-    @property
-    def keyed(self) -> bool:
-        return self._child_node.keyed
 
     @property
     def row_kinds(self) -> RowKinds | None:
@@ -385,7 +377,7 @@ class _SubsetNode(GatherNode):
 
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
         mapped = look_up_indices(self._indices, indices)
-        return None if mapped is None else [BatchPart(self._child, mapped)]
+        return None if mapped is None else [BatchPart(self.children[0], mapped)]
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         mapped = look_up_indices(self._indices, indices)

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from chirpid_patch.datasets.gather import Batch, BatchedDataset, BatchPart, RowKinds, gather_batch, gather_node
+from chirpid_patch.datasets.gather import (
+    Batch,
+    BatchedDataset,
+    BatchPart,
+    RowKinds,
+    alias_of,
+    gather_batch,
+    gather_node,
+)
 from chirpid_patch.datasets.samples import dense_tensor_bytes, fetch_sample, read_samples_of_list
 from chirpid_patch.randomness.keyed_random import RandomKey
 
@@ -21,17 +29,10 @@ class WorkerSafeSequenceDataset(BatchedDataset):
         data_list: a list, or any indexable object with a length. ``dataset[i]`` returns ``data_list[i]`` unchanged.
     """
 
+    data = alias_of("data_list")
+
     def __init__(self, data_list: Any) -> None:
         self.data_list = data_list
-
-    @property
-    def data(self) -> Any:
-        """Return the list of samples, ``data_list``."""
-        return self.data_list
-
-    @data.setter
-    def data(self, data: Any) -> None:
-        self.data_list = data
 
     @property
     def children(self) -> Sequence[Any]:  # type: ignore[override]

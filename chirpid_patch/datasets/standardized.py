@@ -15,6 +15,7 @@ from chirpid_patch.datasets.gather import (
     BatchPart,
     RowKinds,
     WrappingDataset,
+    alias_of,
     gather_node,
     source_tensors_and_rows,
 )
@@ -76,6 +77,8 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         eps: number that is added to ``std``, to avoid a division by 0.
     """
 
+    original_dataset = alias_of("base_dataset")
+
     #: Cached values: the tuple ``(mean, std + eps)``, and a dictionary. The dictionary maps dtype and number of axes of
     #: x to the tuple as two floats. None: nothing is cached. One attribute contains all values, so that a thread never
     #: reads an old mean together with a new deviation.
@@ -87,15 +90,6 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
         self.mean = mean
         self.std = std
         self.eps = float(eps)
-
-    @property
-    def original_dataset(self) -> Any:
-        """Return the inner dataset."""
-        return self.base_dataset
-
-    @original_dataset.setter
-    def original_dataset(self, dataset: Any) -> None:
-        self.base_dataset = dataset
 
     @property
     def mean(self) -> Any:
@@ -157,17 +151,14 @@ class WorkerSafeStandardizedDataset(WrappingDataset):
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_cached": None}
 
-    def _standardize(self, x: Any) -> Any:
-        mean, deviation = self.operands()
-        return (x - mean) / deviation
-
     def resolve(self, indices: Sequence[Any]) -> list[BatchPart] | None:
         mapped = look_up_indices(self.indices, indices)
         return None if mapped is None else [BatchPart(self.base_dataset, mapped)]
 
     def read_sample(self, index: Any, key: RandomKey | None) -> tuple[Any, Any]:
         x, y = fetch_sample(self.base_dataset, self.indices[index], key)
-        return self._standardize(x), y
+        mean, deviation = self.operands()
+        return (x - mean) / deviation, y
 
     def read_batch(self, indices: Sequence[Any], key: RandomKey | None) -> Batch | None:
         mapped = look_up_indices(self.indices, indices)
