@@ -34,7 +34,6 @@ from chirpid_patch.loader_speed.search import LoaderChoice, choose_loading_mode
 from chirpid_patch.loading.batch_timer import TimedBatches, log_or_print, log_waits
 from chirpid_patch.loading.limits import describe_loading_mode
 from chirpid_patch.loading.loader import BatchedDataLoader
-from chirpid_patch.loading.overridable import Overridable
 from chirpid_patch.loading.patched_loader import find_loader_replacement, is_loader_class_patched
 from chirpid_patch.loading.placement import Placement
 from chirpid_patch.loading.worker_start import why_workers_cannot_start
@@ -364,24 +363,18 @@ def plan_loading(options: LoaderOptions) -> LoadingPlan:
 
     Without a measurement, return the loading mode that ``_choose_workers`` chooses.
     """
-    plan = _measured_plan(options)
-    if plan is None:
+    choice = _measured_choice(options) if options.tune and _has_samples(options.dataset) else None
+    threads, prefetch = options.prefetch_threads, options.prefetch_factor
+    if choice is None:
         workers, why = _choose_workers(options)
-        plan = LoadingPlan(workers, options.prefetch_threads, options.prefetch_factor, why)
+        plan = LoadingPlan(workers, threads, prefetch, why)
+    else:
+        threads = choice.prefetch_threads or None if threads is None else threads
+        prefetch = choice.prefetch_factor if prefetch is None else prefetch
+        plan = LoadingPlan(choice.num_workers, threads, prefetch, choice.why, measured=True)
     if not plan.workers and options.prefetch_factor is not None:
         plan = replace(plan, why=f"{plan.why}; prefetch_factor has no effect without workers")
     return plan
-
-
-def _measured_plan(options: LoaderOptions) -> LoadingPlan | None:
-    choice = _measured_choice(options) if options.tune and _has_samples(options.dataset) else None
-    if choice is None:
-        return None
-    threads = options.prefetch_threads
-    if threads is None:
-        threads = choice.prefetch_threads or None
-    prefetch = choice.prefetch_factor if options.prefetch_factor is None else options.prefetch_factor
-    return LoadingPlan(choice.num_workers, threads, prefetch, choice.why, measured=True)
 
 
 def _allocates_batches(options: LoaderOptions) -> bool:
@@ -510,10 +503,7 @@ class _PlainDataLoader(DataLoader[Any]):
         self.benchmark = self._benchmark = benchmark
         self.placement = self._placement = placement
 
-    device = Overridable[torch.device | None](
-        lambda loader: None if loader._placement is None else loader._placement.device,
-        "The device of the batches; None: batches stay on the device of the dataset's samples.",
-    )
+    device = BatchedDataLoader.device
 
     def __iter__(self) -> Any:
         batches: Any = super().__iter__()
@@ -528,29 +518,28 @@ def _original_loader(options: LoaderOptions) -> DataLoader[Any]:
     With ``options.device``, the loader moves its batches to the device.
     """
     make: Callable[..., DataLoader[Any]] = DataLoader
-    placement, moved = None, ""
-    if options.device is not None:
-        from chirpid_patch.device.place_batches import create_moving_placement
-
-        placement, where = create_moving_placement(options.device)
-        moved = f"; {where}"
+    placement, where = _placement(options)
     if options.benchmark or placement is not None:
         make = partial(_PlainDataLoader, benchmark=options.benchmark, placement=placement)
     workers, prefetch, persistent = options.num_workers, options.prefetch_factor, options.persistent_workers
     loader = make(options.dataset, **_with_workers(_batch_arguments(options), workers, prefetch, persistent))
-    mode = describe_loading_mode(workers, None)
-    return _attach_decision(loader, f"PyTorch's own loading (optimize=False): {mode}{moved}", options.benchmark)
+    mode = describe_loading_mode(workers, None) + (f"; {where}" if where else "")
+    return _attach_decision(loader, f"PyTorch's own loading (optimize=False): {mode}", options.benchmark)
 
 
 def _placement(options: LoaderOptions) -> tuple[Placement | None, str]:
     """Return the ``Placement`` that puts the batches on ``options.device``, and a description of the placement.
 
-    Without a device, the placement is None, and the description is empty.
+    Without a device, the placement is None, and the description is empty. Without ``options.optimize``, the placement
+    moves the batches.
     """
     if options.device is None:
         return None, ""
-    from chirpid_patch.device.place_batches import create_placement  # imported here because few loaders have a device
+    # Imported here because few loaders have a device.
+    from chirpid_patch.device.place_batches import create_moving_placement, create_placement
 
+    if not options.optimize:
+        return create_moving_placement(options.device)
     return create_placement(options.dataset, options.batching, options.device, options.resident_share)
 
 

@@ -76,7 +76,6 @@ class LoaderOptions:
 
     dataset: Any
     batching: Mapping[str, Any]
-    distributed: bool
     share: RankShare | None
     pin_memory: bool | None = None
     num_workers: int = 0
@@ -130,7 +129,6 @@ class LoaderOptions:
         if unknown:
             raise TypeError(f"unexpected keyword argument of a loader: {unknown}")
         rest = {**given, "batch_size": batch_size}
-        distributed = bool(rest.get("distributed"))
         share = replace_rank_arguments(dataset, bool(shuffle), rest, training=training)
         rest["shuffle"] = shuffle if share is None else False  # the sampler of the ranks determines the order
         defaults = {one.name: one.default for one in fields(cls) if one.default is not MISSING and one.name in rest}
@@ -138,7 +136,7 @@ class LoaderOptions:
             name: bool(rest.pop(name)) if type(usual) is bool and name != "tune" else rest.pop(name)
             for name, usual in defaults.items()
         }
-        options = cls(dataset, rest, distributed, share, **own)
+        options = cls(dataset, rest, share, **own)
         options._check_choices()
         options._check_worker_arguments()
         return options
