@@ -12,7 +12,7 @@ from torch import Tensor
 
 from chirpid_patch.datasets.gather import Batch, BatchPart, RowKinds, WrappingDataset, gather_node
 from chirpid_patch.datasets.samples import fetch_pair_batch, fetch_sample, stack_until_layout_differs
-from chirpid_patch.randomness.keyed_random import Keys, RandomKey, create_sample_keys, hash_into_keys
+from chirpid_patch.randomness.keyed_random import Keys, RandomKey, draw_random_keys, hash_into_keys
 from chirpid_patch.transforms.composition import Position, split_transform
 from chirpid_patch.transforms.spectrograms import (
     BatchTransform,
@@ -183,7 +183,9 @@ class WorkerSafeAugmentedDataset(WrappingDataset):
         The result depends only on ``key`` and ``count``. With ``key=None``, the 64-bit keys are random. If no transform
         uses keys, the result is None, and the function calls no random generator.
         """
-        return create_sample_keys(key, count) if any(is_batchable(one) for _, one in self._stages()) else None
+        if not any(is_batchable(one) for _, one in self._stages()):
+            return None
+        return draw_random_keys(count) if key is None else key.sample_keys()
 
     def _augment(self, x: Any, keys: Keys | None) -> Any:
         """Apply all transforms to the x of one sample; ``keys`` contains the key of this sample, or is None."""

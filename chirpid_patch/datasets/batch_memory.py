@@ -57,9 +57,8 @@ class BatchMemoryPool:
         for number, block in reversed(list(self._kept.items())):  # the newest block may be in the CPU's caches
             if size <= block.nbytes <= _MOST_WASTED * size and self._kept.pop(number, None) is not None:
                 return block
-        return torch.empty(
-            size, dtype=torch.uint8, device="cpu"
-        ).numpy()  # aligned as by PyTorch, because the alignment affects the order of additions
+        # PyTorch aligns the memory. The alignment affects the order of additions.
+        return torch.empty(size, dtype=torch.uint8, device="cpu").numpy()
 
     def _give_back(self, block: _Block) -> None:
         if self.kept_bytes + block.nbytes <= _MOST_KEPT_BYTES:

@@ -46,15 +46,10 @@ def _state(value: Any, within: tuple[Any, ...]) -> Any:
     if any(value is outer for outer in within):
         return _SameObject(value)
     inside = (*within, value)
-    if isinstance(value, nn.Module):
-        return _SameObject(value), *(
-            (name, _state(part, inside)) for name, part in vars(value).items() if name[0] != "_"
-        )
-    if isinstance(value, Dataset):
-        parts = vars(value).items()
-        return _SameObject(value), *(
-            (name, _state(part, inside)) for name, part in parts if not name.startswith(_CACHE_PREFIX)
-        )
+    if isinstance(value, nn.Module | Dataset):
+        left_out = "_" if isinstance(value, nn.Module) else _CACHE_PREFIX
+        parts = ((name, part) for name, part in vars(value).items() if not name.startswith(left_out))
+        return _SameObject(value), *((name, _state(part, inside)) for name, part in parts)
     if isinstance(value, list | tuple) and (
         len(value) <= _MOST_COMPARED_ITEMS or isinstance(value[0], Tensor | Dataset)
     ):

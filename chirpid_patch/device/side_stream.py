@@ -74,9 +74,8 @@ class BatchCopy:
         self._cuda = cuda
         self._batch = batch
         self._copies: list[Tensor] = []
-        self._direct: list[
-            Tensor
-        ] = []  # the loader's own pinned tensors, which are copied without another copy in pinned memory
+        #: The loader's own pinned tensors, which are copied without another copy in pinned memory.
+        self._direct: list[Tensor] = []
         self._copied: Any = None
         parts = movable_parts(batch)
         if all(_can_copy_on_side_stream(part, cuda.device) for part in parts):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median, quantiles
+from statistics import median
 from typing import Any
+
+import numpy as np
 
 _RECENT_BATCHES = 100
 #: The median of the batch times is computed again after this number of batches.
@@ -171,7 +173,7 @@ class StepTimes:
         return StepSummary(
             batches=len(self.steps),
             wait_mean=_mean(self.waits),
-            wait_p99=_p99(self.waits),
+            wait_p99=float(np.percentile(self.waits, 99)) if self.waits else None,
             wait_share=waiting / looping if self.waits and looping > 0 else None,
             transfer_mean=_mean(self.transfers),
             step_mean=_mean(self.steps),
@@ -181,13 +183,6 @@ class StepTimes:
 
 def _milliseconds(seconds: float) -> str:
     return f"{seconds * 1e3:.2f} ms"
-
-
-def _p99(values: Sequence[float]) -> float | None:
-    """Return the 99th percentile, as ``numpy.percentile`` does. For few values, this function is faster than NumPy."""
-    if len(values) < 2:
-        return values[0] if values else None
-    return quantiles(values, n=100, method="inclusive")[98]
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -115,7 +115,8 @@ def choose_loading_mode(
     with restore_generators_after(dataset, step, *options.values()):
         search = _Search(dataset, options, seconds, step)
         search.measure(0, 0, seconds / 4)
-        can_request_early = _can_request_early(dataset, options)
+        sampling = {name: options[name] for name in _SAMPLING if name in options}
+        can_request_early = batches_to_request_early(DataLoader(dataset, **sampling)) > 0
         if not can_request_early and not most_workers:
             notes.append("no batch is prefetched, because the sampler may draw random numbers during the epoch")
         else:
@@ -194,9 +195,3 @@ class _Search:
             if not costly_is_faster(before, speed):
                 return
             before, count = speed, count * 2
-
-
-def _can_request_early(dataset: Any, options: Mapping[str, Any]) -> bool:
-    """Return whether batches can be requested early, as ``samplers.batches_to_request_early`` describes."""
-    sampling = {name: options[name] for name in _SAMPLING if name in options}
-    return batches_to_request_early(DataLoader(dataset, **sampling)) > 0

@@ -168,10 +168,6 @@ def _create_pickler(file: BytesIO) -> Any:
     return ByValue(file)
 
 
-def _reduce_property(found: Any) -> Any:
-    return cached_property, (found.func,), {"attrname": found.attrname}
-
-
 def _reduce_definition(found: Any) -> Any:
     return (_cache_results, (found.__wrapped__, found.cache_parameters())) if _is_of_main(found) else NotImplemented
 
@@ -185,7 +181,7 @@ _Cached = type(lru_cache(_cache_results))
 #: ``multiprocessing``.
 _REDUCERS = {
     _Cached: _reduce_definition,
-    cached_property: _reduce_property,
+    cached_property: lambda found: (cached_property, (found.func,), {"attrname": found.attrname}),
     # ``multiprocessing`` looks up a method by its name, which fails for a lambda.
     MethodType: lambda found: (MethodType, (found.__func__, found.__self__)),
     # ``cloudpickle`` would pickle the contents of an open file.

@@ -90,9 +90,7 @@ class InProcessIterator(SingleProcessIterator):  # type: ignore[misc]
 
     def _begin(self, epoch: tuple[int, int], *, restart_sampler: bool) -> None:
         kept_drawn = range(self._ahead)  # raises TypeError for a number that is not an integer, as PyTorch does
-        if (
-            restart_sampler
-        ):  # PyTorch's iterator with workers calls iter(sampler) twice, and once for each further epoch
+        if restart_sampler:  # with workers, PyTorch calls iter(sampler) twice, and once for each further epoch
             self._sampler_iter = iter(self._index_sampler)
         self._requests = EpochRequests(self._parts, self._base_seed, *epoch)
         if self._reading is not None and self._reading.controller is not None:

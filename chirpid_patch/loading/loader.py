@@ -369,13 +369,12 @@ class BatchedDataLoader(DataLoader[_T_co]):
     def _iterate_in_process(self, seed: int | None) -> InProcessIterator:
         if self._placement is not None:
             self._placement.begin_epoch(self.dataset)
-        requested = self.num_workers
-        parts = (
-            copy_loader_attributes(self, num_workers=0, **self._worker_differences())
-            if requested
-            else copy_loader_attributes(self)
-        )
-        ahead = requested * (self.prefetch_factor or 0) if requested else 0
+        requested, changed, ahead = self.num_workers, dict[str, Any](), 0
+        if requested:  # this process then collates samples as worker processes do
+            method = start_method({"multiprocessing_context": self.multiprocessing_context})
+            changed = {"num_workers": 0, "timeout": 0, "collate_fn": make_worker_like_collate(self.collate_fn, method)}
+            ahead = requested * (self.prefetch_factor or 0)
+        parts = copy_loader_attributes(self, **changed)
         # The function refers to ``parts`` and not to this loader, so that the threads end when the program deletes its
         # last reference to the loader.
         readers = partial(BatchedDataLoader._readers, parts, requested > 0)
@@ -409,11 +408,6 @@ class BatchedDataLoader(DataLoader[_T_co]):
             if device is not None:
                 pin = partial(pin_batch, device=device) if self.pin_memory else pin_dense_tensors
         return EpochReaders(read, reader, self._controller if for_threads else None, pin)
-
-    def _worker_differences(self) -> dict[str, Any]:
-        """Return new values of loader attributes, with which this process collates samples as worker processes do."""
-        method = start_method({"multiprocessing_context": self.multiprocessing_context})
-        return {"timeout": 0, "collate_fn": make_worker_like_collate(self.collate_fn, method)}
 
     def _reader(self, *, sent: bool) -> BatchReader:
         """Return the object that reads batches in this process.

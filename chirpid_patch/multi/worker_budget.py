@@ -12,7 +12,7 @@ from torch.utils.data import IterableDataset
 
 from chirpid_patch.datasets.collate import is_stacking_collate
 from chirpid_patch.datasets.gather import is_in_memory
-from chirpid_patch.factory import OptimalDataLoaderFactory
+from chirpid_patch.factory import create_training_loader, create_validation_loader
 from chirpid_patch.loader_arguments import DatasetIndependentArguments
 from chirpid_patch.machine.cpus import cpus_for_loading
 from chirpid_patch.multi.interleave import MultiDataLoaderConfig, SamplingStrategy
@@ -105,11 +105,7 @@ def create_multi_dataloaders(
         num_workers,
         ", ".join(f"{name} {share}" for name, share in zip(names, shares, strict=True)),
     )
-    create: Callable[..., DataLoader[Any]] = (
-        OptimalDataLoaderFactory.create_training_loader
-        if is_training
-        else OptimalDataLoaderFactory.create_validation_loader
-    )
+    create: Callable[..., DataLoader[Any]] = create_training_loader if is_training else create_validation_loader
     loaders = []
     for number, (name, share) in enumerate(zip(names, shares, strict=True)):
         own: dict[str, Any] = {"num_workers": share, "persistent_workers": share > 0}

@@ -125,11 +125,3 @@ class RandomKey:
         for word in (self.seed, self.epoch, self.rank, self.depth):
             run = _mix_word(run ^ (word & _MASK))
         return hash_into_keys(np.full(self.indices.shape, run, dtype=np.uint64), self.indices, self.occurrences)
-
-
-def create_sample_keys(key: RandomKey | None, count: int) -> Keys:
-    """Return a 64-bit key for each of ``count`` samples.
-
-    If ``key`` is None, the keys come from ``draw_random_keys``.
-    """
-    return draw_random_keys(count) if key is None else key.sample_keys()

@@ -66,13 +66,15 @@ class GlobalGeneratorStates:
 def restore_generators_after(*owners: Any) -> Iterator[None]:
     """Restore all random generators at the end of the ``with`` block.
 
-    The context restores the global CPU generators of Python, NumPy and PyTorch. The context also restores the
-    generators that ``find_generators(*owners)`` returns.
+    The context restores the global CPU generators of Python, NumPy and PyTorch. The context also restores all
+    generators to which ``owners`` refer directly or indirectly (see ``reachable_objects``), except
+    ``random.SystemRandom``, which has no state.
 
     Args:
         *owners: loaders, samplers, datasets, transforms or functions.
     """
-    held = [(generator, generator_state(generator)) for generator in find_generators(*owners)]
+    found = [part for part in reachable_objects(owners) if isinstance(part, GENERATORS)]
+    held = [(part, generator_state(part)) for part in found if not isinstance(part, random.SystemRandom)]
     outside = GlobalGeneratorStates.now()
     try:
         yield
@@ -80,15 +82,6 @@ def restore_generators_after(*owners: Any) -> Iterator[None]:
         outside.restore()
         for generator, state in held:
             restore_generator(generator, state)
-
-
-def find_generators(*owners: Any) -> list[Any]:
-    """Return all random generators to which ``owners`` refer directly or indirectly (see ``reachable_objects``).
-
-    The result omits ``random.SystemRandom``, which has no state.
-    """
-    found = reachable_objects(owners)
-    return [part for part in found if isinstance(part, GENERATORS) and not isinstance(part, random.SystemRandom)]
 
 
 def generator_state(generator: Any) -> Any:

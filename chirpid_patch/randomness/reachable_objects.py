@@ -52,10 +52,9 @@ def _direct_references(owner: Any) -> list[Any]:
         return []
     if isinstance(owner, ModuleType):
         return [value for value in list(vars(owner).values()) if isinstance(value, GENERATORS)]
-    if isinstance(owner, dict):
-        return list(owner.values()) if len(owner) <= _MOST_ITEMS else []
-    if isinstance(owner, list | tuple | set | frozenset | deque):
-        return list(owner) if len(owner) <= _MOST_ITEMS else []
+    if isinstance(owner, dict | list | tuple | set | frozenset | deque):
+        items = owner.values() if isinstance(owner, dict) else owner
+        return list(items) if len(owner) <= _MOST_ITEMS else []
     if isinstance(owner, partial):
         return [owner.func, *owner.args, *owner.keywords.values()]
     if isinstance(owner, MethodType):

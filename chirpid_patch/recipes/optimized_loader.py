@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from chirpid_patch.factory import OptimalDataLoaderFactory
+from chirpid_patch.factory import create_training_loader, create_validation_loader
 from chirpid_patch.machine.cpus import cpus_for_loading, usable_cpus
 from chirpid_patch.machine.ranks import ranks_on_this_machine
 from chirpid_patch.randomness.seeding import worker_init_fn
@@ -49,11 +49,7 @@ def create_optimized_dataloader(
             ``torch.distributed`` or torchrun reports, a ``rank`` that is missing or out of range also raises this
             error.
     """
-    create = (
-        OptimalDataLoaderFactory.create_training_loader
-        if is_training
-        else OptimalDataLoaderFactory.create_validation_loader
-    )
+    create = create_training_loader if is_training else create_validation_loader
     workers = min(num_workers, cpus_for_loading())
     return create(
         dataset,

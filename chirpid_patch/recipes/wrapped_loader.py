@@ -22,7 +22,7 @@ from torch.utils.data import (
 
 from chirpid_patch.datasets.samples import load_batch
 from chirpid_patch.device.move_ahead import DevicePrefetcher, move_batch
-from chirpid_patch.factory import OptimalDataLoaderFactory
+from chirpid_patch.factory import create_training_loader, create_validation_loader
 from chirpid_patch.loader_speed.measure import shut_down_workers
 from chirpid_patch.loading.limits import TORCH_PREFETCH, worker_processes
 from chirpid_patch.machine.accelerator import pinning_device
@@ -160,11 +160,7 @@ class WrappedDataLoader:
             options.setdefault("shuffle", is_train)
         own = type(self).collate_fn is not WrappedDataLoader.collate_fn
         options["collate_fn"] = self.collate_fn if own else collate_fn
-        create = (
-            OptimalDataLoaderFactory.create_training_loader
-            if is_train
-            else OptimalDataLoaderFactory.create_validation_loader
-        )
+        create = create_training_loader if is_train else create_validation_loader
         #: The inner loader, a ``torch.utils.data.DataLoader``.
         self._pytorch_loader: DataLoader[Any] = create(dataset, batch_size, **options)
         self._moved = DevicePrefetcher(self._pytorch_loader, target)

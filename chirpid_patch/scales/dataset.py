@@ -185,6 +185,5 @@ def _split_sample(sample: Any) -> tuple[Any, dict[str, Any]]:
         return sample[0], dict(zip(("label",), sample[1:], strict=False))
     raise TypeError(
         f"the base dataset returns a {type(sample).__name__} as a sample: return (image, label), (image,), or "
-        "a dictionary "
-        'with "image"'
+        'a dictionary with "image"'
     )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -66,15 +65,11 @@ def estimate_step_bytes(model: nn.Module, images: Tensor) -> int:
     with (
         torch.random.fork_rng(devices=devices),
         torch.enable_grad(),
-        torch.autograd.graph.saved_tensors_hooks(pack, _as_kept),
+        torch.autograd.graph.saved_tensors_hooks(pack, lambda packed: packed),
     ):
         outputs = model(images)
         del outputs
     return images.nbytes + sum(kept.values()) + 2 * max(kept.values(), default=0)
-
-
-def _as_kept(packed: Any) -> Any:
-    return packed
 
 
 def even_slices(count: int, max_size: int) -> list[slice]:

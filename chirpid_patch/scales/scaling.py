@@ -29,8 +29,7 @@ def image_tensor(image: Any) -> Tensor:
     if not hasattr(image, "__array__") and not hasattr(image, "__array_interface__"):
         raise TypeError(
             f"the base dataset returns a {type(image).__name__} as an image: return a tensor (C, H, W), an "
-            "array (H, W, C) "
-            "or a Pillow image"
+            "array (H, W, C) or a Pillow image"
         )
     values = np.array(image)  # a copy, because the memory of a Pillow image is read-only
     if values.ndim == 2:

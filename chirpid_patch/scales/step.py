@@ -137,7 +137,7 @@ class MultiScaleStep:
             output = self.model(scale_images(images[part], scale))
             loss = self._loss.whole(output, labels) if is_whole else self._loss.part(output, labels[part], labels)
         self._backward(loss * self.weights[scale])
-        return loss.detach(), _detach(output)
+        return loss.detach(), output.detach() if isinstance(output, Tensor) else None
 
     def _all_at_once(self, batch: Mapping[str, Any], labels: Tensor, device: torch.device | str) -> ScaleLosses:
         losses: dict[int, Tensor] = {}
@@ -199,7 +199,3 @@ class MultiScaleStep:
         if why not in self._warned:
             self._warned.add(why)
             warnings.warn(f"memory_budget cannot be respected, so {but}: {why}.", UserWarning, stacklevel=6)
-
-
-def _detach(output: Any) -> Any:
-    return output.detach() if isinstance(output, Tensor) else None

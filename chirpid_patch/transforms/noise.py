@@ -98,14 +98,9 @@ def _independent_noise(key: int, std: float, values: Values) -> Values:
             if multiplier > 1:
                 np.multiply(words, np.uint64(multiplier), out=words)
         positions = scratch.positions[: len(block)]
-        np.copyto(positions, _sixteen_bits(words)[: len(block)])
+        np.copyto(positions, words.astype("<u8", copy=False).view("<u2")[: len(block)])  # the lowest bits come first
         np.take(table, positions, out=block, mode="wrap")  # "wrap" checks no bounds
     return values
-
-
-def _sixteen_bits(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint16]:
-    """Split each 64-bit word into four 16-bit numbers, with the lowest bits first."""
-    return words.astype("<u8", copy=False).view("<u2")
 
 
 def _exact_noise(key: int, std: float, values: Values) -> Values:
