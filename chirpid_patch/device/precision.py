@@ -24,14 +24,17 @@ def _fastest_dtype(device: torch.device) -> torch.dtype | None:
     and Turing. The result is None on older CUDA devices and on the CPU. On most CPUs, mixed precision is slower than
     float32.
     """
-    if device.type != "cuda" or not torch.cuda.is_available():
-        return None
-    if torch.version.hip:
+    capability = _nvidia_capability(device)
+    if capability >= _BF16_CAPABILITY or (device.type == "cuda" and torch.version.hip):
         return torch.bfloat16
-    major, _ = torch.cuda.get_device_capability(device)
-    if major >= _BF16_CAPABILITY:
-        return torch.bfloat16
-    return torch.float16 if major >= _FP16_CAPABILITY else None
+    return torch.float16 if capability >= _FP16_CAPABILITY else None
+
+
+def _nvidia_capability(device: torch.device) -> int:
+    """Return the major compute capability of an NVIDIA device; 0 for any other device."""
+    if device.type != "cuda" or torch.version.hip:
+        return 0
+    return torch.cuda.get_device_capability(device)[0]
 
 
 @dataclass(frozen=True)
@@ -105,17 +108,12 @@ def setup_mixed_precision(
     """
     chosen = to_checked_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     picked = _fastest_dtype(chosen) if dtype is None else dtype
-    set_up = MixedPrecision(chosen, None if picked is torch.float32 else picked, tf32 and _has_tf32(chosen))
+    has_tf32 = _nvidia_capability(chosen) >= _BF16_CAPABILITY
+    set_up = MixedPrecision(chosen, None if picked is torch.float32 else picked, tf32 and has_tf32)
     if set_up.tf32:
         _compute_in_tf32()
     logger.info("%s", set_up)
     return set_up
-
-
-def _has_tf32(device: torch.device) -> bool:
-    if device.type != "cuda" or not torch.cuda.is_available() or torch.version.hip:
-        return False
-    return torch.cuda.get_device_capability(device)[0] >= _BF16_CAPABILITY
 
 
 def _compute_in_tf32() -> None:
