@@ -38,9 +38,10 @@ class MovingPlacement(Placement):
     def deliver(self, loader: Any, batches: Iterator[Any]) -> Iterator[Any]:
         self._moving.lookahead = can_prefetch_without_rng_drift(loader, in_memory=True)
         self._moving.loader = batches
-        moved = iter(self._moving)
-        self._moving.loader = ()  # the placement must not keep the batches and their workers alive
-        return moved
+        try:
+            return iter(self._moving)
+        finally:
+            self._moving.loader = ()  # the placement must not keep the batches and their workers alive
 
 
 def create_moving_placement(device: str | torch.device) -> tuple[Placement, str]:
