@@ -451,17 +451,15 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
         return _original_loader(options)
     arguments = _batch_arguments(options)
     placement, where = _placement(options)
-    held = placement is not None and placement.is_held
-    if held:
-        plan, mode = _resident_plan(options, where), f"on {options.device if placement is None else placement.device}"
-        arguments["pin_memory"] = False
-    else:
-        plan = plan_loading(options)
-        mode = describe_loading_mode(plan.workers, plan.threads)
+    held_on = placement.device if placement is not None and placement.is_held else None
+    plan = plan_loading(options) if held_on is None else _resident_plan(options, where)
+    mode = describe_loading_mode(plan.workers, plan.threads) if held_on is None else f"on {held_on}"
     parts = [f"{mode}: {plan.why}"]
     if options.share is not None:
         parts.append(f"rank {options.share.rank} of {options.share.world_size}")
-    if placement is not None and not held:
+    if held_on is not None:
+        arguments["pin_memory"] = False
+    elif where:
         parts.append(where)
     requested = options.num_workers
     # The loader's attributes have the requested values, even if a value has no effect.
@@ -478,7 +476,7 @@ def _create(options: LoaderOptions) -> DataLoader[Any]:
         benchmark=options.benchmark,
         placement=placement,
         epochs=None if options.share is None else RankEpochs(options.share.seed, options.share.rank),
-        most_workers=most if options.adjust_workers and not held else None,
+        most_workers=most if options.adjust_workers and held_on is None else None,
         # A placement has its own pinned memory, so pinning the batches would be an additional copy.
         pins_own_batches=options.pin_memory is None and placement is None and _allocates_batches(options),
         **_with_workers(arguments, workers, prefetch, options.persistent_workers and requested > 0),
@@ -553,14 +551,9 @@ def _with_workers(options: Mapping[str, Any], workers: int, prefetch: int | None
 
     Without workers, ``prefetch`` and ``persistent`` are omitted, because ``DataLoader`` would raise an error.
     """
-    if workers:
-        return {
-            **options,
-            "num_workers": workers,
-            "prefetch_factor": prefetch,
-            "persistent_workers": persistent,
-        }
-    return {**options, "num_workers": 0}
+    if not workers:
+        return {**options, "num_workers": 0}
+    return {**options, "num_workers": workers, "prefetch_factor": prefetch, "persistent_workers": persistent}
 
 
 def _attach_decision(loader: Any, decision: str, benchmark: bool) -> DataLoader[Any]:

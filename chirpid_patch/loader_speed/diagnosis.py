@@ -154,15 +154,10 @@ class _Diagnosis:
         """Return the loading modes that were faster, or as fast with fewer processes."""
         now = worker_processes(self._loader)
         best, ratio = self._find_worker_count(now)
-        found = (
-            []
-            if best == now
-            else [
-                SettingAdvice(
-                    "num_workers", now, best, f"loading was {ratio:.2f} times as fast as with the current number"
-                )
-            ]
-        )
+        found = []
+        if best != now:
+            why = f"loading was {ratio:.2f} times as fast as with the current number"
+            found.append(SettingAdvice("num_workers", now, best, why))
         if not isinstance(self._loader, BatchedDataLoader):
             at_once = self._speed_ratio(None)
             if costly_is_faster(ratio, at_once, TIED_FOR_ADVICE):

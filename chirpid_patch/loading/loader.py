@@ -229,12 +229,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
         return 0 if self.in_process or self._without_workers else self.num_workers
 
     def _explain_worker_count(self) -> str:
-        count = self._controller.worker_count
-        return (
-            count.why
-            if count is not None and self._fixed_workers_reason is None
-            else f"fixed: {self._fixed_workers_reason}"
-        )
+        fixed, count = self._fixed_workers_reason, self._controller.worker_count
+        return count.why if fixed is None and count is not None else f"fixed: {fixed}"
 
     device = Overridable[torch.device | None](
         lambda loader: None if loader._placement is None else loader._placement.device,
@@ -451,9 +447,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
         if self._lost_workers:
             self._fixed_workers_reason = "a worker process has died or could not be started"
         elif workers and not before:
-            self._fixed_workers_reason = why_workers_cannot_start(
-                {"multiprocessing_context": self.multiprocessing_context}
-            )
+            context = {"multiprocessing_context": self.multiprocessing_context}
+            self._fixed_workers_reason = why_workers_cannot_start(context)
         if self._fixed_workers_reason is not None:
             return
         counters = self._counters()

@@ -125,13 +125,9 @@ def _pool(size: int, std: float) -> Values:
     return pool
 
 
-def _pool_size(values: int) -> int:
-    return 1 << (max(_SMALLEST_POOL, _POOL_PER_SAMPLE * values) - 1).bit_length()
-
-
 def noise_pool(count: int, std: float) -> Values:
     """Return the pool of noise for samples of ``count`` values. Callers must not write to the pool."""
-    return _pool(_pool_size(count), float(std))
+    return _pool(1 << (max(_SMALLEST_POOL, _POOL_PER_SAMPLE * count) - 1).bit_length(), float(std))
 
 
 def _pooled_noise(key: int, std: float, values: Values) -> Values:
