@@ -18,8 +18,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from chirp_migrate.additions.requirement_pins import distribution_name, read_requirements_text, requirement_files
-from chirp_migrate.additions.setup_script import append_dependency_entry, remove_dependency_entry, setup_call_arguments
+from chirp_migrate.additions.requirement_pins import (
+    distribution_name,
+    nested_table,
+    read_requirements_text,
+    requirement_files,
+)
+from chirp_migrate.additions.setup_script import append_dependency_entry, dependency_lists, remove_dependency_entry
 from chirp_migrate.plans.plan import FilePlan
 from chirp_migrate.source.files import read_file
 from chirp_migrate.source.toml import parse_toml
@@ -41,6 +46,8 @@ _REQUIREMENTS = (
 #: Names of top-level folders, such as ``examples``, that are not installed with the package of a project.
 _NOT_INSTALLED = re.compile(r"(benchmark|demo|doc|example|exercise|notebook|script|test|tutorial)s?")
 _PYPROJECT, _SETUP, _SETUP_SCRIPT = "pyproject.toml", "setup.cfg", "setup.py"
+#: Table of ``pyproject.toml`` with the extras of the package.
+_EXTRAS = ("project", "optional-dependencies")
 _IMPORT = re.compile(rb"\b(?:from|import)\s+chirpid_patch\b")
 
 
@@ -198,7 +205,7 @@ def _lists_with_torch(root: Path, line_length: int | None) -> tuple[list[_TorchL
         if entries is not None and _concerns(entries) and (not found or _lacks_runtime(entries)):
             found.append(_TorchList(path, edit, _names(entries)))
     script = read_requirements_text(root / _SETUP_SCRIPT)
-    main_of_script, *extras_of_script = _script_lists(script)
+    main_of_script, *extras_of_script = dependency_lists(script)
     poetry = _poetry_dependencies(root)
     has_main = bool(found) or _concerns(poetry) or _concerns(main_of_script)
     extras = _read_dependencies(root / _PYPROJECT, _extra_dependencies)
@@ -248,29 +255,21 @@ def _is_package(root: Path) -> bool:
 
 def _concerns(entries: Iterable[Any]) -> bool:
     """Return whether a list of dependencies contains torch or the runtime."""
-    return any(isinstance(one, str) and distribution_name(one) in ("torch", _DISTRIBUTION) for one in entries)
+    return not _names(entries).isdisjoint(("torch", _DISTRIBUTION))
+
+
+def _lacks_runtime(entries: Iterable[Any]) -> bool:
+    """Return whether a list of dependencies does not contain the runtime."""
+    return _DISTRIBUTION not in _names(entries)
 
 
 def _poetry_dependencies(root: Path) -> list[Any]:
     """Return the names in the table ``[tool.poetry.dependencies]`` of ``pyproject.toml``."""
     try:
-        table = (
-            _parse_toml(read_requirements_text(root / _PYPROJECT))
-            .get("tool", {})
-            .get("poetry", {})
-            .get("dependencies", {})
-        )
+        content = _parse_toml(read_requirements_text(root / _PYPROJECT))
     except ValueError:
         return []
-    return list(table) if isinstance(table, dict) else []
-
-
-def _script_lists(text: str) -> list[list[Any]]:
-    """Return the entries of each dependency list in ``setup.py``: first ``install_requires``, then each extra."""
-    given = setup_call_arguments(text)
-    extras = given.get("extras_require")
-    lists = [given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ())]
-    return [list(one) if isinstance(one, list | tuple) else [] for one in lists]
+    return list(nested_table(content, "tool", "poetry", "dependencies"))
 
 
 def _can_extend_script(text: str) -> bool:
@@ -345,17 +344,9 @@ def _remove_added(entries: Any) -> None:
 
 def _toml_lists(content: Any) -> Iterator[tuple[tuple[str, ...], str, list[Any]]]:
     """Yield (table, name, entries) of each list of dependencies under ``[project]``."""
-    project = content.get("project")
-    for table, of in (
-        (("project",), project),
-        (
-            ("project", "optional-dependencies"),
-            project.get("optional-dependencies") if isinstance(project, dict) else 0,
-        ),
-    ):
-        for name, entries in of.items() if isinstance(of, dict) else ():
-            if isinstance(entries, list) and (len(table) > 1 or name == "dependencies"):
-                yield table, name, entries
+    main = {"dependencies": nested_table(content, "project").get("dependencies")}
+    for table, lists in ((("project",), main), (_EXTRAS, nested_table(content, *_EXTRAS))):
+        yield from ((table, name, entries) for name, entries in lists.items() if isinstance(entries, list))
 
 
 def add_to_requirements(text: str, requirement: str) -> str:
@@ -368,13 +359,13 @@ def add_to_requirements(text: str, requirement: str) -> str:
             with a backslash.
     """
     body = text.removeprefix("\ufeff")
-    if any(_names_distribution(line) for line in body.splitlines()):
+    if not _lacks_runtime(body.splitlines()):
         return text
     if re.search(r"(?m)^[^#\n]*--(?:hash=|require-hashes)", body):
         raise ValueError("the file pins packages by hash (`--hash`), so a new line without a hash would be invalid")
     if re.search(r"\\\s*\Z", body):
         raise ValueError("the last line of the file ends with a backslash, so an added line would continue that line")
-    newline, line = _newline(body), requirement + _COMMENT
+    newline, line = "\r\n" if "\r\n" in body else "\n", requirement + _COMMENT
     if not body:
         return text + line + newline
     return text + line + newline if body.endswith("\n") else text + newline + line
@@ -442,7 +433,7 @@ def add_to_torch_extras(text: str, requirement: str) -> str:
     Raises:
         ValueError: the text is not TOML, or the edit would also change other parts of the text.
     """
-    return _add_entry(text, requirement, ("project", "optional-dependencies"), *_extras_with_torch(text))
+    return _add_entry(text, requirement, _EXTRAS, *_extras_with_torch(text))
 
 
 def add_to_install_requires(text: str, requirement: str) -> str:
@@ -470,7 +461,7 @@ def add_to_install_requires(text: str, requirement: str) -> str:
         if lines[number].strip() and lines[number][0].isspace():
             last = number
     indent = "    " if last == first else re.match(r"[ \t]*", lines[last]).group()  # type: ignore[union-attr]
-    newline = _newline(text)
+    newline = "\r\n" if "\r\n" in text else "\n"
     ended = lines[last] if lines[last].endswith("\n") else lines[last] + newline
     lines[last] = f"{ended}{indent}{requirement}{newline}"
     after = "".join(lines)
@@ -498,9 +489,9 @@ def add_to_setup_script(text: str, requirement: str, line_length: int | None = N
 
     def lacking(text: str) -> bool:
         """Return whether ``install_requires``, or an extra if extras may change, has torch but not the runtime."""
-        return any(map(_needs_runtime, _script_lists(text)[: 1 if is_main else None]))
+        return any(map(_needs_runtime, dependency_lists(text)[: 1 if is_main else None]))
 
-    is_main = _concerns(_script_lists(text)[0])
+    is_main = _concerns(dependency_lists(text)[0])
     if not lacking(text):
         return text
     longest = line_length or min(max(88, *map(len, text.splitlines())), 120)
@@ -515,7 +506,7 @@ def add_to_setup_script(text: str, requirement: str, line_length: int | None = N
 
 def _needs_runtime(entries: Sequence[Any]) -> bool:
     """Return whether a list of dependencies contains torch but not the runtime."""
-    return _concerns(entries) and _lacks_runtime(list(entries))
+    return _concerns(entries) and _lacks_runtime(entries)
 
 
 def _install_requires(text: str) -> list[Any] | None:
@@ -534,22 +525,20 @@ def _project_dependencies(text: str) -> list[Any] | None:
 
     Without this list, the result is None.
     """
-    lists = (entries for table, _, entries in _toml_lists(_parse_toml(text)) if len(table) == 1)
+    lists = (entries for table, _, entries in _toml_lists(_parse_toml(text)) if table != _EXTRAS)
     return next(lists, None)
 
 
 def _extras_with_torch(text: str) -> list[str]:
     """Return the names of the extras of a ``pyproject.toml`` that contain torch but not the runtime."""
     return [
-        name
-        for table, name, entries in _toml_lists(_parse_toml(text))
-        if len(table) > 1 and _concerns(entries) and _lacks_runtime(entries)
+        name for table, name, entries in _toml_lists(_parse_toml(text)) if table == _EXTRAS and _needs_runtime(entries)
     ]
 
 
 def _extra_dependencies(text: str) -> list[Any]:
     """Return the entries of all extras of a ``pyproject.toml``."""
-    return [one for table, _, entries in _toml_lists(_parse_toml(text)) if len(table) > 1 for one in entries]
+    return [one for table, _, entries in _toml_lists(_parse_toml(text)) if table == _EXTRAS for one in entries]
 
 
 def _read_dependencies(file: Path, read: Callable[[str], list[Any] | None]) -> list[Any] | None:
@@ -563,21 +552,8 @@ def _read_dependencies(file: Path, read: Callable[[str], list[Any] | None]) -> l
         return None
 
 
-def _lacks_runtime(listed: list[Any] | None) -> bool:
-    """Return whether a list of dependencies exists and does not contain the runtime."""
-    return listed is not None and not any(isinstance(one, str) and _names_distribution(one) for one in listed)
-
-
 def _parse_toml(text: str) -> dict[str, Any]:
     try:
         return parse_toml(text)
     except ValueError as error:
         raise ValueError(f"the file is not valid TOML ({error})") from None
-
-
-def _names_distribution(line: str) -> bool:
-    return distribution_name(line) == _DISTRIBUTION
-
-
-def _newline(text: str) -> str:
-    return "\r\n" if re.search(r"\r\n", text) else "\n"

@@ -10,7 +10,8 @@ from __future__ import annotations
 import configparser
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from packaging.specifiers import InvalidSpecifier, Specifier, SpecifierSet
 from packaging.utils import canonicalize_name
 from packaging.version import InvalidVersion, Version
 
-from chirp_migrate.additions.setup_script import setup_call_arguments
+from chirp_migrate.additions.setup_script import dependency_lists, setup_call_arguments
 from chirp_migrate.source.files import read_file
 from chirp_migrate.source.toml import parse_toml
 
@@ -162,8 +163,7 @@ def _pin_of_requirement(text: str, path: str) -> Iterator[PinnedRequirement]:
         for one in _PYTHONS
     ]
     if any(applies):
-        pins = _pin(canonicalize_name(found.name), str(found.specifier), line, path)
-        yield from (replace(pin, is_conditional=not all(applies)) for pin in pins)
+        yield from _pin(canonicalize_name(found.name), str(found.specifier), line, path, not all(applies))
 
 
 def distribution_name(requirement: str) -> str:
@@ -177,10 +177,10 @@ def _without_comment_and_options(requirement: str) -> str:
     return _SPACES.sub(" ", re.split(r"\s#|\s--", f" {requirement}")[0]).strip()
 
 
-def _pin(name: str, bounds: str, written: str, path: str) -> Iterator[PinnedRequirement]:
+def _pin(name: str, bounds: str, written: str, path: str, is_conditional: bool = False) -> Iterator[PinnedRequirement]:
     if name in NEEDED:
         try:
-            yield PinnedRequirement(name, written, path, SpecifierSet(bounds))
+            yield PinnedRequirement(name, written, path, SpecifierSet(bounds), is_conditional)
         except InvalidSpecifier:
             return
 
@@ -197,27 +197,23 @@ def _pins_of_pyproject(text: str) -> Iterator[PinnedRequirement]:
         content = parse_toml(text)
     except ValueError:
         return
-    project, poetry = _nested_table(content, "project"), _nested_table(content, "tool", "poetry")
+    project, poetry = nested_table(content, "project"), nested_table(content, "tool", "poetry")
     requires = project.get("requires-python")
     if isinstance(requires, str):
         yield from _pin("python", requires, f"requires-python {requires}", path)
-    for listed in (project.get("dependencies"), *_nested_table(project, "optional-dependencies").values()):
+    for listed in (project.get("dependencies"), *nested_table(project, "optional-dependencies").values()):
         for one in listed if isinstance(listed, list) else ():
             if isinstance(one, str):
                 yield from _pin_of_requirement(one, path)
-    for name, given in _nested_table(poetry, "dependencies").items():
+    for name, given in nested_table(poetry, "dependencies").items():
         for one in given if isinstance(given, list) else [given]:
             version = one.get("version") if isinstance(one, dict) else one
             is_conditional = isinstance(one, dict) and ("python" in one or "markers" in one)
             if isinstance(version, str) and not is_conditional:
-                bounds, written = _poetry_bounds(version), f'{name} = "{version}"'
-                if name == "python":
-                    yield from _pin("python", bounds, written, path)
-                else:
-                    yield from _pin(canonicalize_name(name), bounds, written, path)
+                yield from _pin(canonicalize_name(name), _poetry_bounds(version), f'{name} = "{version}"', path)
 
 
-def _nested_table(content: Any, *keys: str) -> dict[str, Any]:
+def nested_table(content: Any, *keys: str) -> dict[str, Any]:
     """Return the table under a sequence of keys; an empty dictionary if the table does not exist."""
     for key in keys:
         content = content.get(key) if isinstance(content, dict) else None
@@ -260,15 +256,12 @@ def _pins_of_setup_cfg(text: str) -> Iterator[PinnedRequirement]:
 
 def _pins_of_setup_script(text: str) -> Iterator[PinnedRequirement]:
     """Yield the pins that a call of ``setup`` in ``setup.py`` contains as literals, without running the script."""
-    path, given = "setup.py", setup_call_arguments(text)
-    requires = given.get("python_requires")
+    requires = setup_call_arguments(text).get("python_requires")
     if isinstance(requires, str):
-        yield from _pin("python", requires, f"python_requires {requires}", path)
-    extras = given.get("extras_require")
-    for listed in (given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ())):
-        for one in listed if isinstance(listed, list | tuple) else ():
-            if isinstance(one, str):
-                yield from _pin_of_requirement(one, path)
+        yield from _pin("python", requires, f"python_requires {requires}", "setup.py")
+    for one in chain.from_iterable(dependency_lists(text)):
+        if isinstance(one, str):
+            yield from _pin_of_requirement(one, "setup.py")
 
 
 def _pins_of_conda_environment(text: str, path: str) -> Iterator[PinnedRequirement]:

@@ -45,6 +45,14 @@ def setup_call_arguments(text: str) -> dict[str, Any]:
     return found
 
 
+def dependency_lists(text: str) -> list[list[Any]]:
+    """Return the entries of each dependency list in ``setup.py``: first ``install_requires``, then each extra."""
+    given = setup_call_arguments(text)
+    extras = given.get("extras_require")
+    lists = [given.get("install_requires"), *(extras.values() if isinstance(extras, dict) else ())]
+    return [list(one) if isinstance(one, list | tuple) else [] for one in lists]
+
+
 def _literals(node: ast.expr, tree: ast.AST) -> Iterator[Any]:
     """Yield the value of an expression if the value is a literal.
 
@@ -93,17 +101,14 @@ def append_dependency_entry(
         line_length: the longest permitted line, in columns.
 
     Raises:
-        ValueError: the script is not valid Python or does not call ``setup`` exactly once; no list that ``is_wanted``
-            accepts is a plain literal; or the edit would not add exactly the new entries.
+        ValueError: the script is not valid Python or does not call ``setup`` exactly once, or the edit would not add
+            exactly the new entries.
     """
     lists = _lists(text)
     chosen = [number for number, one in enumerate(lists) if one.is_main == is_main and is_wanted(one.entries)]
-    if not chosen:
-        raise ValueError(
-            "the dependency list that contains torch is not a plain list of strings, or code other than the call of "
-            "`setup` uses the list"
-        )
-    after = _extend(text, chosen, entry, line_length)
+    after = text
+    for number in chosen:
+        after = _extended(after, _lists(after)[number], entry, line_length)
     expected = [[*one.entries, entry] if number in chosen else [*one.entries] for number, one in enumerate(lists)]
     if [[*one.entries] for one in _lists(after)] != expected:
         raise ValueError("the list of dependencies has a form that chirp-migrate cannot parse")
@@ -244,13 +249,6 @@ def _literal(text: str, node: ast.List | ast.Tuple, is_main: bool) -> Iterator[_
     ]
     if entries and len(entries) == len(node.elts) and text[start] in "[(" and start < spans[0][0]:
         yield _Literal(is_main, tuple(entries), tuple(spans), start, end - 1)
-
-
-def _extend(text: str, chosen: Sequence[int], entry: str, line_length: int) -> str:
-    """Return the script with ``entry`` at the end of some lists, whose indices in ``_lists(text)`` are ``chosen``."""
-    for number in chosen:
-        text = _extended(text, _lists(text)[number], entry, line_length)
-    return text
 
 
 def _extended(text: str, given: _Literal, entry: str, line_length: int) -> str:
