@@ -34,7 +34,7 @@ _PARTS = (
         (
             "describe_batch",
             "read_plain_attributes",
-            "sizes_of_float64_tensors",
+            "record_tensors",
             "count_batch_samples",
             "_count_file_descriptors",
         ),
@@ -90,7 +90,7 @@ def _compare(name: str, dataset: Dataset[Any], model: nn.Module, size: int) -> N
 
     def watch() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            record_training(name, train, Path.cwd(), Path(folder), 600, Recording(name))
+            record_training(train, Path.cwd(), Path(folder), 600, Recording(name))
 
     plain, seen, shares, inside = [], [], [], []
     for _ in range(_ROUNDS):

@@ -63,22 +63,17 @@ def measure_worker_counts(
         return None
     sweep = SettingsSweep(subject, candidates, seconds, progress, is_limited=True)
     measured = sweep.run()
-    present_outcome, compared = next(
-        (each for each in zip(measured, compare_with_best(measured), strict=True) if each[0].candidate == now),
-        (None, None),
-    )
-    best = (
-        pick_smallest_best(measured)
-        if compared is not None and compared.outcome is SettingsOutcome.BELOW
-        else present_outcome
-    )
-    if present_outcome is None or compared is None or best is None or not present_outcome.rates or sweep.rounds < 2:
+    placed = zip(measured, compare_with_best(measured), strict=True)
+    present, compared = next((each for each in placed if each[0].candidate == now and each[0].rates), (None, None))
+    if present is None or compared is None or sweep.rounds < 2:
         return None
-    if not (compared.conclusive if best is not present_outcome else is_pick_conclusive(measured)):
+    is_slower = compared.outcome is SettingsOutcome.BELOW
+    best = pick_smallest_best(measured) if is_slower else present
+    if best is None or not (compared.conclusive if is_slower else is_pick_conclusive(measured)):
         return None
     tried = sorted({one.candidate.num_workers for one in measured if one.rates})
     if len(tried) < 2:
         return None
     samples = sum(loader_pass.sizes) if loader_pass.is_complete else len(loader.dataset)
-    now_s, best_s = (samples / mean_rate(one.rates).value for one in (present_outcome, best))
+    now_s, best_s = (samples / mean_rate(one.rates).value for one in (present, best))
     return WorkerCountTimings(loader_pass.loader, best.candidate.num_workers, now_s, best_s, tried)

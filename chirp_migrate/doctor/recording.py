@@ -267,7 +267,7 @@ class DatasetFunctionCalls(msgspec.Struct):
         return self.seconds / max(1, self.calls)
 
 
-class BatchRecord(msgspec.Struct):
+class BatchRecord(msgspec.Struct, tag="task"):
     """The recording of one batch, by the process that read the batch.
 
     Attributes:
@@ -316,7 +316,7 @@ class BatchRecord(msgspec.Struct):
     results: dict[str, DatasetFunctionCalls] = {}
 
 
-class FetcherPassRecord(msgspec.Struct):
+class FetcherPassRecord(msgspec.Struct, tag="run"):
     """The recording of one loader pass (iteration over a loader), by one of the processes that read its samples.
 
     Attributes:

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import traceback
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -41,19 +41,13 @@ _TAIL_LINES = 15
 _HEADER = "Traceback (most recent call last):\n"
 
 
-@dataclass
-class AllRecordingsSent:
-    """The last message of the child process.
-
-    This message shows that all entry points have run, and that all recordings were sent.
-    """
-
-
-def run(request: DoctorTask, parent: ParentConnection) -> AllRecordingsSent:
+def run(request: DoctorTask, parent: ParentConnection) -> dict[str, str]:
     """Run each entry point (training function or script), and send its recording to the parent process.
 
     If time remains at the end, the function measures the loading time of one loader with different numbers of workers.
     This is the loader for which the training waited the largest share of an epoch.
+
+    The result is empty, because each recording is sent as soon as its entry point has run.
 
     Raises:
         TaskNotPossible: no entry point is selected, or the user's code imported the original project instead of its
@@ -102,7 +96,7 @@ def run(request: DoctorTask, parent: ParentConnection) -> AllRecordingsSent:
     if slowest is not None:
         parent.wait_for_turn()
         _measure(slowest, min(_LONGEST_MEASUREMENT_S, request.ends_at - time.time()), parent)
-    return AllRecordingsSent()
+    return {}
 
 
 class _SlowLoader(NamedTuple):
@@ -160,7 +154,7 @@ def _train(
 ) -> list[Any]:
     seed_everything(_SEED)
     call = prepare_call(entry, model, data, sizes)
-    return record_training(entry.label, call, *watch)
+    return record_training(call, *watch)
 
 
 def _exit(status: int) -> NoReturn:

@@ -24,7 +24,7 @@ from chirp_migrate.training.process.interrupts import sigterm_as_keyboard_interr
 from chirp_migrate.training.process.run_child import Child, ChildLabels, workload_failure
 from chirp_migrate.training.process.snapshot import copy_tree
 from chirp_migrate.training.workload.choosing import select_entry_points
-from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint, TrainingSource
+from chirp_migrate.training.workload.entry_points import EntryPoint, TrainingSource
 from chirp_migrate.verify.options import VerifyOptions, entry_points_from_options
 
 _CHILD_LABELS = ChildLabels("The training process", "", "use a longer --time-budget")
@@ -98,7 +98,7 @@ class _TrainingRecorder:
         return self._recordings, [one.label for one in self._left]
 
     def _run_child(self) -> None:
-        request = replace(self._request, discovery=self._remaining_discovery())
+        request = replace(self._request, discovery=replace(self._request.discovery, entry_points=tuple(self._left)))
         self._progress(ProgressStep("importing the training"))
         with Child(
             "chirp_migrate.doctor.runner",
@@ -114,7 +114,8 @@ class _TrainingRecorder:
                 self._store_results(child)
                 while child.is_waiting and (not self._recordings or time.time() < request.ends_at):
                     began, is_measuring = True, not self._left
-                    child.give_turn(self._turn_limit_s())
+                    left_s = max(0.0, request.ends_at - time.time()) / max(1, len(self._left))
+                    child.give_turn(left_s + _GRACE_S)
                     child.wait_until_ready()
                     self._store_results(child)
                 if not child.is_waiting:
@@ -148,12 +149,6 @@ class _TrainingRecorder:
             self._recordings.append(recording)
             self._left.pop(0)
         child.found.clear()
-
-    def _remaining_discovery(self) -> DiscoveredEntryPoints:
-        return replace(self._request.discovery, entry_points=tuple(self._left))
-
-    def _turn_limit_s(self) -> float:
-        return max(0.0, self._request.ends_at - time.time()) / max(1, len(self._left)) + _GRACE_S
 
 
 def _report(recordings: list[Recording], notes: list[str]) -> DoctorReport:

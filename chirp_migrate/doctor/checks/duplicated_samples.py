@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from chirp_migrate.doctor.doctor_report import Problem
-from chirp_migrate.doctor.recording import FetcherPassRecord, Recording
+from chirp_migrate.doctor.recording import Recording
 
 _LEAST_SAMPLES = 4
 
@@ -23,7 +23,7 @@ def check(recording: Recording) -> Iterator[Problem]:
             continue
         for one in recording.passes_of_loader(loader):
             runs = [run for run in recording.runs_of(one) if run.worker >= 0]
-            delivered = [_samples_of_run(run) for run in runs]
+            delivered = [[sample for task in run.tasks for sample in task.samples] for run in runs]
             if len(runs) < loader.num_workers or not _are_copies(delivered, all(run.is_over for run in runs)):
                 continue
             unique = len(set().union(*delivered))
@@ -38,10 +38,6 @@ def check(recording: Recording) -> Iterator[Problem]:
                 "(id) and the number of workers (num_workers).",
             )
             break
-
-
-def _samples_of_run(run: FetcherPassRecord) -> list[str]:
-    return [sample for task in run.tasks for sample in task.samples]
 
 
 def _are_copies(delivered: list[list[str]], are_over: bool) -> bool:

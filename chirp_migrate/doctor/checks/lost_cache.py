@@ -25,7 +25,9 @@ def check(recording: Recording) -> Iterator[Problem]:
         if not all(runs):
             continue
         for path, began in runs[0][0].sizes.items():
-            grown = [sum(_count_added_entries(run, path) for run in epoch) for epoch in runs]
+            grown = [
+                sum(run.last_container_sizes.get(path, 0) - run.sizes.get(path, 0) for run in epoch) for epoch in runs
+            ]
             same_start = all(run.sizes.get(path) == began for epoch in runs for run in epoch)
             all_grow = all(_count_growth_steps(run, path) >= _LEAST_STEPS for epoch in runs for run in epoch)
             if not (same_start and all_grow and min(grown) >= _LEAST_ENTRIES):
@@ -49,7 +51,3 @@ def _count_growth_steps(run: FetcherPassRecord, path: str) -> int:
     """
     lengths = [run.sizes.get(path, 0), *(task.sizes[path] for task in run.tasks if path in task.sizes)]
     return sum(after > before for before, after in pairwise(lengths))
-
-
-def _count_added_entries(run: FetcherPassRecord, path: str) -> int:
-    return run.last_container_sizes.get(path, 0) - run.sizes.get(path, 0)

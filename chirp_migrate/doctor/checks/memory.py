@@ -74,7 +74,10 @@ def _copied_objects_problem(loader: LoaderInfo, runs: list[FetcherPassRecord]) -
     Reading an object changes its reference count. This change makes the operating system copy the memory page of the
     object, which workers shared before.
     """
-    if not loader.objects or loader.start_method != "fork" or any(_has_grown(run) for run in runs):
+    has_grown = any(
+        entries > run.sizes.get(path, entries) for run in runs for path, entries in run.last_container_sizes.items()
+    )
+    if not loader.objects or loader.start_method != "fork" or has_grown:
         return None
     measured = [[task.memory for task in run.tasks if task.memory] for run in runs if run.worker >= 0]
     if not measured or not all(_rises_steadily(memory) for memory in measured):
@@ -117,7 +120,3 @@ def _rises_steadily(memory: list[int]) -> bool:
     steps = [after - before for before, after in pairwise(memory[1:])]
     rise = sum(steps)
     return len(memory) >= _LEAST_MEASURED and rise >= _LEAST_RISE and max(steps) <= _MAX_STEP_SHARE * rise
-
-
-def _has_grown(run: FetcherPassRecord) -> bool:
-    return any(entries > run.sizes.get(path, entries) for path, entries in run.last_container_sizes.items())

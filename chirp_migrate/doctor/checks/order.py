@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from chirp_migrate.doctor.doctor_report import Problem
-from chirp_migrate.doctor.recording import FetcherPassRecord, LoaderInfo, Recording
+from chirp_migrate.doctor.recording import BatchRecord, LoaderInfo, Recording
 
 _LEAST_SAMPLES = 8
 _LEAST_SORTED = 16
@@ -23,21 +23,25 @@ def check(recording: Recording) -> Iterator[Problem]:
     """
     for passes in recording.group_training_passes():
         loader = passes[0][0]
-        orders = [_indices_by_worker(recording.runs_of(one)) for _, one in passes]
+        orders = [
+            {run.worker: [index for task in run.tasks for index in task.indices] for run in recording.runs_of(one)}
+            for _, one in passes
+        ]
         repeats = len(orders) > 1 and _is_same_order(orders[0], orders[1])
         if repeats and (loader.is_distributed or loader.is_random_order):
             yield Problem.at(
                 loader.place,
                 "order",
                 f"The random order of the training samples ({loader.sampler}) is the same in every epoch.",
-                f"Both epochs of {loader} begin with the sample indices {_first_indices(orders[0])}",
+                f"Both epochs of {loader} begin with the sample indices "
+                f"{', '.join(map(str, next(iter(orders[0].values()))[:4]))}, …",
                 "Call sampler.set_epoch(epoch) before each epoch."
                 if loader.is_distributed
                 else "Set the seed only once, before the first epoch. If the loader has its own generator, create the "
                 "generator only once.",
             )
             continue
-        evidence = _sorted_by_class(loader, recording.runs_of(passes[0][1]))
+        evidence = _sorted_by_class(loader, recording.tasks_of(passes[0][1]))
         if evidence is not None and not any(one.carries_state for _, one in passes):
             yield Problem.at(
                 loader.place,
@@ -48,12 +52,8 @@ def check(recording: Recording) -> Iterator[Problem]:
             )
 
 
-def _indices_by_worker(runs: list[FetcherPassRecord]) -> dict[int, list[int]]:
-    """Return a dictionary: worker number → indices in the order in which the worker read them."""
-    return {run.worker: [index for task in run.tasks for index in task.indices] for run in runs}
-
-
 def _is_same_order(first: dict[int, list[int]], second: dict[int, list[int]]) -> bool:
+    """Return whether two epochs read the same indices. The dictionaries map a worker to its indices, in order."""
     read = sum(map(len, first.values()))
     if read < _LEAST_SAMPLES or first.keys() != second.keys():
         return False
@@ -63,14 +63,9 @@ def _is_same_order(first: dict[int, list[int]], second: dict[int, list[int]]) ->
     )
 
 
-def _first_indices(order: dict[int, list[int]]) -> str:
-    indices = next(iter(order.values()))
-    return f"{', '.join(map(str, indices[:4]))}, …"
-
-
-def _sorted_by_class(loader: LoaderInfo, runs: list[FetcherPassRecord]) -> str | None:
+def _sorted_by_class(loader: LoaderInfo, batches: list[BatchRecord]) -> str | None:
     """Return the evidence that the samples are sorted by class; None if there is no such evidence."""
-    tasks = sorted((task for run in runs for task in run.tasks), key=lambda task: task.indices[:1])
+    tasks = sorted(batches, key=lambda task: task.indices[:1])
     indices = [index for task in tasks for index in task.indices]
     labels = [label for task in tasks for label in task.labels]
     if loader.sampler != "SequentialSampler" or indices != list(range(len(indices))) or len(labels) != len(indices):

@@ -75,7 +75,7 @@ def _samples(seen: Recording, one: LoaderPass) -> set[str]:
     Equal hashes prove no overlap if samples are smaller than 16 bytes, or if more than 10 % of the samples repeat
     another sample of the same epoch.
     """
-    tasks = [task for run in seen.runs_of(one) for task in run.tasks]
+    tasks = seen.tasks_of(one)
     samples = [sample for task in tasks for sample in task.names or task.samples]
     unique = set(samples)
     is_large = all(task.sample_bytes >= _LEAST_BYTES for task in tasks if task.samples)

@@ -66,7 +66,7 @@ def _moments(seen: Recording, loader: LoaderInfo, one: LoaderPass) -> ValueSums 
     The result is None if the epoch ended early, has fewer than 8 samples, or has a sample that was read twice or not
     recorded. The result is also None for iterable datasets.
     """
-    tasks = [task for run in seen.runs_of(one) for task in run.tasks]
+    tasks = seen.tasks_of(one)
     indices = [index for task in tasks for index in task.indices]
     if not one.is_complete or not len(indices) == len(set(indices)) == sum(one.sizes) or loader.is_stream:
         return None

@@ -50,8 +50,8 @@ def _find_varying_samples(seen: Recording, passes: list[tuple[LoaderInfo, Loader
     )
     if not differing:
         return
-    ids = set(loader.dataset_ids)
-    shared = next((other for other in seen.loaders if ids & set(other.dataset_ids) and _trains(seen, other)), None)
+    ids, trained = set(loader.dataset_ids), {each.loader for each in seen.passes if each.trains}
+    shared = next((other for other in seen.loaders if ids & set(other.dataset_ids) and other.number in trained), None)
     fix = "Use transforms without randomness for the validation dataset."
     cause = ""
     if shared is not None:
@@ -73,11 +73,6 @@ def _hashes_by_indices(seen: Recording, one: LoaderPass) -> dict[tuple[int, ...]
     """
     return {
         tuple(task.indices): task.samples or [task.whole] * len(task.indices)
-        for run in seen.runs_of(one)
-        for task in run.tasks
+        for task in seen.tasks_of(one)
         if task.indices and task.whole
     }
-
-
-def _trains(seen: Recording, loader: LoaderInfo) -> bool:
-    return any(one.trains for one in seen.passes_of_loader(loader))

@@ -61,11 +61,10 @@ def _first_two_epochs(seen: Recording) -> Iterator[tuple[LoaderInfo, LoaderPass,
 
 
 def _mainly_waits_for_start(loader: LoaderInfo, *epochs: LoaderPass) -> bool:
-    return bool(loader.num_workers) and not loader.persistent_workers and all(map(_waits_for_start, epochs))
-
-
-def _waits_for_start(one: LoaderPass) -> bool:
-    return one.is_complete and one.waits_s[0] >= max(_LEAST_S, _LEAST_SHARE * one.seconds)
+    starts_workers = bool(loader.num_workers) and not loader.persistent_workers
+    return starts_workers and all(
+        one.is_complete and one.waits_s[0] >= max(_LEAST_S, _LEAST_SHARE * one.seconds) for one in epochs
+    )
 
 
 def _waits_for_samples(seen: Recording, loader: LoaderInfo, first: LoaderPass, second: LoaderPass) -> bool:

@@ -169,14 +169,9 @@ def count_tensor_bytes(dataset: Any) -> int:
             found += int(np.sum(value.memory_usage()))
         elif type(value) in (*_CONTAINERS, tuple) and value:
             first = next(iter(value.values() if isinstance(value, dict) else value))
-            found += sum(
-                one.nbytes for one in _parts_of_sample(first) if isinstance(one, (torch.Tensor, np.ndarray))
-            ) * len(value)
+            parts = first if type(first) in (list, tuple) else (first,)
+            found += sum(one.nbytes for one in parts if isinstance(one, (torch.Tensor, np.ndarray))) * len(value)
     return found
-
-
-def _parts_of_sample(sample: Any) -> tuple[Any, ...]:
-    return tuple(sample) if type(sample) in (list, tuple) else (sample,)
 
 
 def opened_files(dataset: Any) -> dict[str, int]:
@@ -272,17 +267,14 @@ def _value_text(value: Any) -> str | None:
 
 def _child_objects(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     if type(value) in (dict, OrderedDict, defaultdict):
-        yield from ((f"{path}[{key!r}]", one) for key, one in islice(value.items(), _MAX_ENTRIES) if _is_key(key))
+        some = islice(value.items(), _MAX_ENTRIES)
+        yield from ((f"{path}[{key!r}]", one) for key, one in some if type(key) in (int, str))
     elif type(value) in (list, tuple):
         yield from ((f"{path}[{number}]", one) for number, one in enumerate(value[:_MAX_ENTRIES]))
     elif not isinstance(value, _TYPES_WITHOUT_CHILDREN):
         held = getattr(value, "__dict__", None)
         if type(held) is dict:
             yield from ((f"{path}.{name}", one) for name, one in list(held.items()))
-
-
-def _is_key(key: Any) -> bool:
-    return type(key) in (int, str)
 
 
 def _arrays_as_lists(state: Any) -> Any:

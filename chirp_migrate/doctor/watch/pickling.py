@@ -93,10 +93,9 @@ def _first_failure(part: Any, name: str, error: Exception, line_finder: LineFind
         _path_step(tracer.begun[:number], child) for number, (_, child) in enumerate(pairwise(chain), 1)
     )
     failed = chain[-1]
+    place = line_finder.line_of_definition(failed if isinstance(failed, (FunctionType, type)) else type(failed))
     text = _ADDRESS.sub("", " ".join(f"{type(error).__name__}: {error}".split()))
-    return UnpicklablePart(
-        path, _describe_kind(failed), line_finder.line_of_definition(_defining_object(failed)), text[:_LONGEST_TEXT]
-    )
+    return UnpicklablePart(path, _describe_kind(failed), place, text[:_LONGEST_TEXT])
 
 
 class _TracingPickler(pickle._Pickler):
@@ -164,10 +163,6 @@ def _path_step_in_partial(owner: partial[Any], child: Any) -> str:
     if child is owner.args or child is owner.keywords:
         return ""
     return next((f".args[{number}]" for number, one in enumerate(owner.args) if one is child), "")
-
-
-def _defining_object(failed: Any) -> Any:
-    return failed if isinstance(failed, (FunctionType, type)) else type(failed)
 
 
 def _describe_kind(failed: Any) -> str:

@@ -47,14 +47,6 @@ class _End(msgspec.Struct, tag="end"):
     """A line in a file of recordings: the iterable dataset ended in the process that wrote the file."""
 
 
-class _RunLine(FetcherPassRecord, tag="run"):
-    pass
-
-
-class _TaskLine(BatchRecord, tag="task"):
-    pass
-
-
 class RecordReceiver(NamedTuple):
     """The destination for the recording of one fetcher (PyTorch's object that reads batches).
 
@@ -220,7 +212,7 @@ def read_fetcher_passes(recordings_folder: Path) -> list[FetcherPassRecord]:
     for path in sorted(recordings_folder.glob("*.jsonl")):
         for line in path.read_bytes().splitlines():
             try:
-                record = msgspec.json.decode(line, type=_RunLine | _TaskLine | _End)
+                record = msgspec.json.decode(line, type=FetcherPassRecord | BatchRecord | _End)
             except msgspec.DecodeError:  # the worker process ended while it wrote
                 break
             match record:
@@ -235,11 +227,8 @@ def read_fetcher_passes(recordings_folder: Path) -> list[FetcherPassRecord]:
 
 
 def _append(path: Path, record: Any) -> None:
-    values = msgspec.to_builtins(record)
-    if not isinstance(record, _End):
-        values["type"] = "run" if isinstance(record, FetcherPassRecord) else "task"
     with path.open("ab") as file:
-        file.write(msgspec.json.encode(values) + b"\n")
+        file.write(msgspec.json.encode(record) + b"\n")
 
 
 def _native_thread_times() -> dict[int, float]:

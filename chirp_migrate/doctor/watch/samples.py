@@ -9,7 +9,7 @@ from typing import Any
 import torch
 import xxhash
 
-from chirp_migrate.doctor.recording import BatchRecord, ValueSums
+from chirp_migrate.doctor.recording import BatchRecord, LoaderPass, ValueSums
 from chirp_migrate.training.watch.samples import Hash, add_tensor_to_hash, leaves_by_position
 
 _MOST_COLUMNS = 256
@@ -73,36 +73,19 @@ def _moments(tensor: torch.Tensor) -> ValueSums | None:
     return ValueSums(count, values.sum(others).tolist(), [norm * norm for norm in norms.tolist()], lows, highs)
 
 
-def sizes_of_float64_tensors(batch: Any) -> dict[str, int]:
-    """Return a dictionary: position of a float64 tensor in the batch → size of this tensor in bytes."""
-    return {
-        place: leaf.nbytes
-        for place, leaf in leaves_by_position(batch).items()
-        if isinstance(leaf, torch.Tensor) and leaf.dtype == torch.float64
-    }
-
-
-def sizes_of_large_cpu_tensors(batch: Any) -> dict[str, int]:
-    """Return a dictionary: position of a CPU tensor of 1 MiB or more in the batch → size of this tensor in bytes."""
-    return {place: leaf.nbytes for place, leaf in _large_cpu_tensors(batch).items()}
-
-
-def is_pinned(batch: Any) -> bool:
-    """Return whether all CPU tensors of 1 MiB or more in the batch are in pinned memory."""
-    return all(leaf.is_pinned() for leaf in _large_cpu_tensors(batch).values())
-
-
-def noncontiguous_tensors(batch: Any) -> list[str]:
-    """Return the positions of CPU tensors of 1 MiB or more that are neither contiguous nor ``channels_last``."""
-    return [place for place, leaf in _large_cpu_tensors(batch).items() if not _is_in_order(leaf)]
-
-
-def _large_cpu_tensors(batch: Any) -> dict[str, torch.Tensor]:
-    return {
+def record_tensors(one: LoaderPass, batch: Any) -> None:
+    """Add the float64 tensors of a batch, and its CPU tensors of 1 MiB or more, to the recording of a loader pass."""
+    leaves = leaves_by_position(batch)
+    tensors = {place: leaf for place, leaf in leaves.items() if isinstance(leaf, torch.Tensor)}
+    one.doubles = {place: leaf.nbytes for place, leaf in tensors.items() if leaf.dtype == torch.float64}
+    large = {
         place: leaf
-        for place, leaf in leaves_by_position(batch).items()
+        for place, leaf in tensors.items()
         if _is_dense(leaf) and leaf.device.type == "cpu" and leaf.nbytes >= _LEAST_MOVED
     }
+    one.moved = {place: leaf.nbytes for place, leaf in large.items()}
+    one.is_pinned = all(leaf.is_pinned() for leaf in large.values())
+    one.strided = [place for place, leaf in large.items() if not _is_in_order(leaf)]
 
 
 def _is_in_order(tensor: torch.Tensor) -> bool:

@@ -53,13 +53,7 @@ from chirp_migrate.doctor.watch.reading import (
     record_fetchers,
 )
 from chirp_migrate.doctor.watch.results import functions_by_code_object
-from chirp_migrate.doctor.watch.samples import (
-    describe_batch,
-    is_pinned,
-    noncontiguous_tensors,
-    sizes_of_float64_tensors,
-    sizes_of_large_cpu_tensors,
-)
+from chirp_migrate.doctor.watch.samples import describe_batch, record_tensors
 from chirp_migrate.training.watch.epoch_detector import EpochDetector, StopTraining, call_before_backward
 from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper, SamplerRecorder
 from chirp_migrate.training.watch.lightning import let_lightning_validate_after
@@ -84,17 +78,11 @@ _MEMORY_FACTOR = 2
 
 
 def record_training(
-    label: str,
-    training_call: Callable[[], Any],
-    tree: Path,
-    recordings_folder: Path,
-    time_limit_s: float,
-    recording: Recording,
+    training_call: Callable[[], Any], tree: Path, recordings_folder: Path, time_limit_s: float, recording: Recording
 ) -> list[Any]:
     """Run a training call, and fill in ``recording`` even if the call raises an error.
 
     Args:
-        label: short unique name of the training call, for the report.
         training_call: function without parameters that runs the training.
         tree: absolute path of the folder with the user's code.
         recordings_folder: folder for the files in which worker processes write their recordings.
@@ -112,7 +100,7 @@ def record_training(
     # Each call has its own folder, because workers of a failed call may still write to their folder.
     recordings_folder = Path(tempfile.mkdtemp(dir=recordings_folder))
     watch = _TrainingWatch(recording, LineFinder(tree), recordings_folder, time_limit_s)
-    recording.label, recording.cpus, recording.most_handles = label, usable_cpus(), _file_descriptor_limit()
+    recording.cpus, recording.most_handles = usable_cpus(), _file_descriptor_limit()
     began = time.perf_counter()
     try:
         with watch.watching(), suppress(StopTraining):
@@ -216,8 +204,7 @@ class _TrainingWatch(Interception):
             one.sizes.append(count_batch_samples(batch))
             one.has_gradients.append(has_gradients)
             if len(one.sizes) == 1:
-                one.doubles, one.moved = sizes_of_float64_tensors(batch), sizes_of_large_cpu_tensors(batch)
-                one.is_pinned, one.strided = is_pinned(batch), noncontiguous_tensors(batch)
+                record_tensors(one, batch)
             if info.num_workers:
                 one.handles.append(_count_file_descriptors(self._process))
             for path, descriptor in files.items():
