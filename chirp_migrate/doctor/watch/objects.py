@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from chirp_migrate.training.watch.samples import Hash
+from chirp_migrate.training.watch.samples import short_hash
 from chirpid_patch.randomness.random_states import generator_state
 
 _MAX_DEPTH, _MAX_OBJECTS, _MAX_ENTRIES = 5, 300, 32
@@ -87,8 +87,8 @@ def generator_states(dataset: Any) -> dict[str, str]:
     numpy_state: Any = np.random.get_state(legacy=False)
     states = {
         "random": str(hash(random.getstate()[1])),
-        "numpy.random": _short_hash(repr(numpy_state["state"]["pos"]).encode() + numpy_state["state"]["key"].tobytes()),
-        "torch": _short_hash(torch.get_rng_state().numpy().tobytes()),
+        "numpy.random": short_hash(repr(numpy_state["state"]["pos"]).encode() + numpy_state["state"]["key"].tobytes()),
+        "torch": short_hash(torch.get_rng_state().numpy().tobytes()),
     }
     for path, value in attributes_with_paths(dataset):
         if isinstance(value, _GENERATORS) and not isinstance(value, random.SystemRandom):
@@ -96,7 +96,7 @@ def generator_states(dataset: Any) -> dict[str, str]:
             content = (
                 state.numpy().tobytes() if isinstance(state, torch.Tensor) else repr(_arrays_as_lists(state)).encode()
             )
-            states[path] = _short_hash(content)
+            states[path] = short_hash(content)
     return states
 
 
@@ -257,11 +257,11 @@ def _value_text(value: Any) -> str | None:
         and 0 < len(value) <= _MAX_VALUES
         and all(type(one) in _PLAIN_TYPES for one in value)
     ):
-        return f"{len(value)} values (hash {_short_hash(repr(value).encode())[:6]})"
+        return f"{len(value)} values (hash {short_hash(repr(value).encode())[:6]})"
     if type(value) is torch.Tensor and value.device.type == "cpu" and value.layout is torch.strided:
         value = value.detach().numpy() if value.dtype is not torch.bfloat16 else value
     if type(value) is np.ndarray and not value.dtype.hasobject and 0 < value.size <= _MAX_VALUES:
-        return f"{value.size} values (hash {_short_hash(value.tobytes())[:6]})"
+        return f"{value.size} values (hash {short_hash(value.tobytes())[:6]})"
     return None
 
 
@@ -282,7 +282,3 @@ def _arrays_as_lists(state: Any) -> Any:
     if isinstance(state, dict):
         return {key: _arrays_as_lists(value) for key, value in state.items()}
     return state.tolist() if isinstance(state, np.ndarray) else state
-
-
-def _short_hash(content: bytes) -> str:
-    return str(Hash(content).hexdigest())[:16]

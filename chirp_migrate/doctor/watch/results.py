@@ -126,7 +126,7 @@ def _append_hash(hashes: list[str], value: Any) -> int:
             whole.update(content)
             size += len(content)
     if size:
-        hashes.append(str(whole.hexdigest())[:16])
+        hashes.append(whole.hexdigest()[:16])
     return size
 
 

@@ -10,7 +10,7 @@ import torch
 import xxhash
 
 from chirp_migrate.doctor.recording import BatchRecord, LoaderPass, ValueSums
-from chirp_migrate.training.watch.samples import Hash, add_tensor_to_hash, leaves_by_position
+from chirp_migrate.training.watch.samples import leaves_by_position, short_hash, tensor_hash
 
 _MOST_COLUMNS = 256
 _LEAST_MOVED = 1 << 20
@@ -43,15 +43,15 @@ def describe_batch(requested_indices: Any, batch: Any, *, hash_every: int) -> Ba
         if is_rows:
             task.some = dict(zip((indices[one] for one in chosen), _row_hashes(rows, chosen), strict=True))
         elif not is_batch:
-            task.some = {indices[0]: _whole_hash(tensors)}
+            task.some = {indices[0]: tensor_hash(*tensors)}
         return task
     if not is_rows:  # one sample, or a batch without one row per sample
-        task.whole = _whole_hash(tensors)
+        task.whole = tensor_hash(*tensors)
         if not is_batch:
             task.samples, task.sample_bytes = [task.whole], sum(tensor.nbytes for tensor in tensors)
         return task
     task.samples = _row_hashes(rows, range(size))
-    task.whole = str(Hash("".join(task.samples).encode()).hexdigest())[:16]
+    task.whole = short_hash("".join(task.samples).encode())
     task.sample_bytes = sum(tensor.nbytes for tensor in rows) // size
     task.moments = next((_moments(tensor) for tensor in rows if tensor.is_floating_point()), None)
     classes = [t for t in rows if t.ndim == 1 and not t.is_floating_point() and not t.is_complex()]
@@ -91,13 +91,6 @@ def record_tensors(one: LoaderPass, batch: Any) -> None:
 def _is_in_order(tensor: torch.Tensor) -> bool:
     orders = {4: torch.channels_last, 5: torch.channels_last_3d}
     return tensor.is_contiguous() or (tensor.ndim in orders and tensor.is_contiguous(memory_format=orders[tensor.ndim]))
-
-
-def _whole_hash(tensors: list[torch.Tensor]) -> str:
-    whole = Hash()
-    for tensor in tensors:
-        add_tensor_to_hash(whole, tensor)
-    return str(whole.hexdigest())[:16]
 
 
 def _row_hashes(tensors: list[torch.Tensor], rows: Sequence[int]) -> list[str]:

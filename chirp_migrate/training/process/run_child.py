@@ -230,7 +230,8 @@ class Child(Generic[_T]):
         if within_s is not None:
             self._left_s = self._limit_s = within_s
         with run_on_one_cpu(self._process.pid, cpu):
-            self._resume()
+            resume_processes(self._suspended)
+            self._suspended = []
             self._began, self._waits = time.time(), False
             self._send(b"go")
 
@@ -241,10 +242,6 @@ class Child(Generic[_T]):
         """
         if self._waits and not self._suspended:
             self._suspended = suspend_with_descendants(self._process.pid)
-
-    def _resume(self) -> None:
-        resume_processes(self._suspended)
-        self._suspended = []
 
     def result(self) -> _T:
         """Let the child run its remaining turns, end all its processes, and return its result.
@@ -329,9 +326,7 @@ class Child(Generic[_T]):
         return self._left_s - (time.time() - self._began)
 
     def _end_hung_child(self) -> NoReturn:
-        within = f"did not end within {self._limit_s:.0f} s"
-        more = f": {self.role.less}"
-        self._end_lost_child(within, more, hung=True)
+        self._end_lost_child(f"did not end within {self._limit_s:.0f} s", f": {self.role.less}", hung=True)
 
     def _end_lost_child(self, how: str, more: str = "", hung: bool = False) -> NoReturn:
         self._end_with_error(f"{self.role.name} {how}{more}.", how, hung)

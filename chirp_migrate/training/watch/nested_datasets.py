@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice, pairwise
 from operator import index as as_int
 from types import FunctionType
 from typing import Any
@@ -47,18 +48,14 @@ def nested_datasets(dataset: Any) -> list[NestedDataset]:
     no method of a dataset except ``__len__``.
     """
     found = [NestedDataset(dataset)]
-    while len(found) < _DEEPEST:
-        here = found[-1]
-        below = _inner_dataset(here.dataset)
-        if below is None:
-            return found
-        indices = getattr(here.dataset, "indices", None)
-        if hasattr(indices, "__getitem__") and dataset_length(indices) == dataset_length(here.dataset):
-            found.append(NestedDataset(below, (*here.maps, indices)))
-        elif dataset_length(below) == dataset_length(here.dataset):
-            found.append(NestedDataset(below, here.maps))
+    for outer, inner in islice(pairwise(_dataset_and_inner_datasets(dataset)), _DEEPEST - 1):
+        indices, maps = getattr(outer, "indices", None), found[-1].maps
+        if hasattr(indices, "__getitem__") and dataset_length(indices) == dataset_length(outer):
+            found.append(NestedDataset(inner, (*maps, indices)))
+        elif dataset_length(inner) == dataset_length(outer):
+            found.append(NestedDataset(inner, maps))
         else:
-            return found
+            break
     return found
 
 
@@ -74,22 +71,17 @@ def unaugmented_dataset(dataset: Any, collate: Callable[[list[Any]], Any]) -> An
         switched.training = False
         if has_random_samples(switched, collate, LONGEST_S) is False:
             return switched
-    inner = _inner_dataset(dataset)
-    while inner is not None and len(inner) == len(dataset):
+    for inner in islice(_dataset_and_inner_datasets(dataset), 1, None):
+        if len(inner) != len(dataset):
+            break
         if has_random_samples(inner, collate, LONGEST_S) is False:
             return inner
-        inner = _inner_dataset(inner)
     return None
 
 
 def nested_class_names(dataset: Any) -> str:
     """Return the class names of a dataset and its wrapped datasets, such as ``Augmented > Subset > TensorDataset``."""
-    names: list[str] = []
-    inner = dataset
-    while inner is not None and len(names) < 8:
-        names.append(type(inner).__name__)
-        inner = _inner_dataset(inner)
-    return " > ".join(names)
+    return " > ".join(type(one).__name__ for one in islice(_dataset_and_inner_datasets(dataset), 8))
 
 
 def dataset_length(dataset: Any) -> int | None:
@@ -98,6 +90,12 @@ def dataset_length(dataset: Any) -> int | None:
         return len(dataset)
     except (TypeError, NotImplementedError):
         return None
+
+
+def _dataset_and_inner_datasets(dataset: Any) -> Iterator[Any]:
+    while dataset is not None:
+        yield dataset
+        dataset = _inner_dataset(dataset)
 
 
 def _inner_dataset(dataset: Any) -> Any:

@@ -26,10 +26,16 @@ A cryptographic hash is not necessary, because the data is not chosen to cause e
 """
 
 
-def tensor_hash(tensor: torch.Tensor) -> str:
-    """Return a hash of the dtype, shape and bytes of a tensor, as 16 hexadecimal digits."""
+def short_hash(content: bytes) -> str:
+    """Return a hash of some bytes, as 16 hexadecimal digits."""
+    return str(Hash(content).hexdigest())[:16]
+
+
+def tensor_hash(*tensors: torch.Tensor) -> str:
+    """Return a hash of the dtypes, shapes and bytes of tensors, as 16 hexadecimal digits."""
     found = Hash()
-    add_tensor_to_hash(found, tensor)
+    for tensor in tensors:
+        add_tensor_to_hash(found, tensor)
     return str(found.hexdigest())[:16]
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from chirp_migrate.training.watch.nested_datasets import dataset_length
-from chirp_migrate.training.watch.samples import Hash, tensor_hash
+from chirp_migrate.training.watch.samples import short_hash, tensor_hash
 
 _MAX_DEPTH = 12
 
@@ -86,8 +86,7 @@ def _leaf_text(value: Any) -> str | None:
     if isinstance(value, np.ndarray):
         if value.dtype.hasobject:
             return f"array of objects {value.shape} {value.tolist()!r}"
-        digest = Hash(np.ascontiguousarray(value).tobytes()).hexdigest()[:16]
-        return f"array {value.dtype} {value.shape} {digest}"
+        return f"array {value.dtype} {value.shape} {short_hash(np.ascontiguousarray(value).tobytes())}"
     if isinstance(value, type) or (callable(value) and hasattr(value, "__qualname__")):
         return f"{value.__module__}.{value.__qualname__}"
     return None

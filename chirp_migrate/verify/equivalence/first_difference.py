@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from chirp_migrate.console.text import pluralize
-from chirp_migrate.training.watch.samples import Hash
+from chirp_migrate.training.watch.samples import short_hash
 from chirp_migrate.verify.spec import LoaderPassTrace
 
 NamedDifference = tuple[str, str]
@@ -298,7 +298,7 @@ def seed_dependent_aspects(passes: Sequence[LoaderPassTrace], result: Mapping[st
         "the training batches": [batch for record in train for batch in record.batches],
         "the losses": [loss for record in passes for loss in record.losses],
     }
-    texts = {name: str(Hash(" ".join(parts).encode()).hexdigest())[:16] for name, parts in found.items()}
+    texts = {name: short_hash(" ".join(parts).encode()) for name, parts in found.items()}
     return {**texts, **{_RESULT + path: text for path, text in result.items()}}
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import filterfalse
 from operator import index as as_int
@@ -25,6 +24,7 @@ from chirp_migrate.training.watch.samples import (
     add_tensor_to_hash,
     has_random_samples,
     leaves_by_position,
+    short_hash,
     tensors_in_batch,
 )
 from chirp_migrate.verify.equivalence.augmentation_statistics import (
@@ -137,7 +137,7 @@ class PassRecorder:
         """
         record = self.record
         samples = [sample for batch in self.batches for sample in batch]
-        record.contents = _hash_of_all(sample.content for sample in samples)
+        record.contents = short_hash(b"".join(sorted(sample.content for sample in samples)))  # for any order of samples
         indices = [sample.index for sample in samples if sample.index is not None]
         record.indices = indices if len(indices) == len(samples) else []
         try:
@@ -146,7 +146,7 @@ class PassRecorder:
             record.base_indices = []
         plain = [sample.plain for sample in samples if sample.plain is not None]
         if plain and len(plain) == len(samples):
-            record.plain_contents = _hash_of_all(plain)
+            record.plain_contents = short_hash(b"".join(sorted(plain)))
         if record.random:
             earlier = before.batches if before is not None and before.record.random else None
             record.repeats = count_equally_augmented_pairs(self.batches, earlier)
@@ -209,11 +209,6 @@ def _row_hashes(tensors: list[torch.Tensor], size: int) -> list[bytes]:
             add_tensor_to_hash(one, tensor[row])
         hashes.append(one.digest())
     return hashes
-
-
-def _hash_of_all(hashes: Iterable[bytes]) -> str:
-    """Combine the hashes of all samples into one hash. The result does not depend on the order of the samples."""
-    return str(Hash(b"".join(sorted(hashes))).hexdigest())[:16]
 
 
 def _is_compared(leaf: Any) -> bool:
