@@ -82,7 +82,7 @@ def exhaustive_best(
     """Return the fastest of all configurations. Every round measures each configuration once."""
     measured = [CandidateMeasurement(way) for way in ways]
     for _, one in turns(measured, rounds):
-        one.rates.append(measure_settings(subject, one.candidate, slice_s)[0])
+        one.rates.append(measure_settings(subject, one.candidate, slice_s).samples_per_second)
     return max(measured, key=lambda one: mean_rate(one.rates).value).candidate
 
 
@@ -94,7 +94,7 @@ def compared(
         return None
     rates: dict[CandidateSettings, list[float]] = {picked: [], best: []}
     for _, way in turns([picked, best], pairs):
-        rates[way].append(measure_settings(subject, way, slice_s)[0])
+        rates[way].append(measure_settings(subject, way, slice_s).samples_per_second)
     return paired_ratio(rates[best], rates[picked])
 
 

@@ -89,7 +89,10 @@ def apply(
     with explain_interruption(request):
         if show_diff:
             sys.exit(_preview(request, plan_file, output, ignore_pins=ignore_pins))
-        _recover_from_interruption(request, output)
+        with output.progress("reading the journal") as step:
+            recovered = recover(request.journal, on_step=step)
+        if recovered is not None:
+            click.echo(recovered, err=True)
         plan, edited = _plan_to_apply(request, plan_file, output)
         result = apply_plan(
             request, plan, output, edited_files=edited, allow_dirty=allow_dirty, ignore_pins=ignore_pins
@@ -117,13 +120,6 @@ def _preview(request: PlanRequest, plan_file: Path | None, output: Output, *, ig
     if not ignore_pins and (problem := version_pin_problem(plan, request.journal)):
         output.print_line(f"`apply` will refuse this plan: {problem}")
     return ExitCode.WORK_REMAINS if plan.skipped else ExitCode.OK
-
-
-def _recover_from_interruption(request: PlanRequest, output: Output) -> None:
-    with output.progress("reading the journal") as step:
-        found = recover(request.journal, on_step=step)
-    if found is not None:
-        click.echo(found, err=True)
 
 
 def _plan_to_apply(request: PlanRequest, plan_file: Path | None, output: Output) -> tuple[Plan, frozenset[str]]:

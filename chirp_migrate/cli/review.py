@@ -205,7 +205,9 @@ def _review_items(session: Review, screen: Screen, save: Callable[[], None]) -> 
         elif answer == "e":
             _edit_item(session, item, screen)
         elif answer == "x":
-            _explain(item, screen)
+            _explain_rules(item, screen)
+            for line in item.diff():
+                screen.diff_line(line)
         elif answer in ("y", "n"):
             session.decide(answer == "y")
         elif answer in _RESTS:
@@ -255,12 +257,6 @@ def _show_item(session: Review, item: ReviewItem, screen: Screen) -> None:
         screen.line(f"adds: {line}", "dim")
     if screen.verbose:
         _explain_rules(item, screen)
-
-
-def _explain(item: ReviewItem, screen: Screen) -> None:
-    _explain_rules(item, screen)
-    for line in item.diff():
-        screen.diff_line(line)
 
 
 def _explain_rules(item: ReviewItem, screen: Screen) -> None:

@@ -180,7 +180,9 @@ def tune(
         )
     if profile is not None and not save:
         raise UsageProblem("--profile and --no-save contradict each other: pass only one of them.")
-    config = None if config_file is None else read_config(_config_path(root, config_file))
+    if config_file is not None and not config_file.exists() and (root / config_file).exists():
+        config_file = root / config_file
+    config = None if config_file is None else read_config(config_file)
     target = plot
     if target is not None:
         plots.check_can_plot(target)
@@ -210,11 +212,6 @@ def tune(
         output.print_line(f"plot: {target}")
     show_tune_report(report, output.screen())
     sys.exit(ExitCode.OK)
-
-
-def _config_path(root: Path, given: Path) -> Path:
-    """Return ``given`` as the path of the configuration file, or ``root / given`` if only ``root / given`` exists."""
-    return given if given.exists() or not (root / given).exists() else root / given
 
 
 def _plot_path(root: Path, config: TuneConfig, output: Output) -> Path | None:

@@ -235,13 +235,17 @@ def _run_verification(root: Path, path: Path, baseline: str | None, options: Ver
         report = msgspec.structs.replace(
             report, problems=find_problems_in_passes(report.passes.get("after", {}), has_own_data)
         )
-    more = [_save_document(root, report, output)]
+    output.write(report)
+    more = [store_verdict(root, report)]
     if not output.verbose:
         page = f"chirp-migrate report {quote(str(path))} -o report.html"
         more.append(f"To see all measurements, use -v or --json FILE, or run: {page}")
     if report.problems:
         more.append(_hint_at_doctor(path, report))
-    _show_report(report, output, *filter(None, more))
+    screen = output.screen()
+    show_verify_report(report, screen)
+    for one in () if output.quiet else filter(None, more):
+        screen.text(one, hang=2)
     return report.exit_code
 
 
@@ -256,30 +260,13 @@ def _hint_at_doctor(path: Path, report: VerifyReport) -> str:
     return f"Doctor: {pluralize(len(report.problems), 'problem')} ({checks}). See {them} with: {command}"
 
 
-def _show_report(report: VerifyReport, output: Output, *more: str) -> None:
-    """Print the report. Without ``--quiet``, also print the sentences ``more`` below the report."""
-    screen = output.screen()
-    show_verify_report(report, screen)
-    for one in () if output.quiet else more:
-        screen.text(one, hang=2)
-
-
-def _save_document(root: Path, report: VerifyReport, output: Output) -> str | None:
-    """Write the report to the file of ``--json`` and to the journal.
-
-    Returns:
-        A sentence on why the report could not be stored in the journal; None if the report was stored.
-    """
-    output.write(report)
-    return store_verdict(root, report)
-
-
 def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
     from chirp_migrate.verify.build_report import build_failed_report  # imports PyTorch
 
     report = build_failed_report(failure, hashes_of_written_files(root))
-    not_kept = _save_document(root, report, output)
-    _show_report(report, output)
+    output.write(report)
+    not_kept = store_verdict(root, report)
+    show_verify_report(report, output.screen())
     if not_kept is not None:
         output.print_line(not_kept)
     if report.output_tail and not output.quiet:

@@ -121,17 +121,15 @@ class FileLines:
         If a hunk rewrote the line of the finding, the result has the number of the most similar line that this hunk
         added.
         """
-        at = next((n for n, line in enumerate(self._lines) if self._is_at(finding, line)), None)
+        place = finding.cell, finding.line
+        at = next((n for n, line in enumerate(self._lines) if self._old.place(line.before) == place), None)
         if at is None:
             return finding
         number = self._lines[at].after
         if number is None:
             number = self._most_similar(at, finding.hunk) or self._next_after(at)
-        place = self._new.place(number)
-        return finding if place is None else replace(finding, cell=place[0], line=place[1])
-
-    def _is_at(self, finding: Finding, line: _DiffLine) -> bool:
-        return line.before is not None and self._old.place(line.before) == (finding.cell, finding.line)
+        new = self._new.place(number)
+        return finding if new is None else replace(finding, cell=new[0], line=new[1])
 
     def _most_similar(self, at: int, hunk: int | None) -> int | None:
         """Return the number of the added line that is most similar to a removed line; None without an added line.

@@ -30,7 +30,7 @@ class EntryTimes:
     """The times of one entry point (a training function or script), or of all entry points together.
 
     Attributes:
-        label: short unique name of the entry point; ``all`` for all entry points together.
+        label: short unique name of the entry point; ``all together`` for all entry points together.
         seconds: dictionary, version (``before``, ``after``, or ``cached`` for zero-cost loading) → seconds of the full
             training in each round. For all entry points together, each list has one value: the sum of the median times
             of the entry points. Versions that were not timed are missing.
@@ -82,7 +82,7 @@ def total_times(report: VerifyReport) -> EntryTimes | None:
     if report.ratio is None:
         return None
     taken = {side: [seconds] for side in SIDES if (seconds := report.rounds.total_seconds(side))}
-    return EntryTimes("all", taken, report.ratio, report.zero_cost_ratio, report.verdict)
+    return EntryTimes("all together", taken, report.ratio, report.zero_cost_ratio, report.verdict)
 
 
 def entry_point_times(report: VerifyReport) -> list[EntryTimes]:

@@ -201,7 +201,7 @@ def _measure_augmentation(subject: MeasuredDataset, seconds: float) -> tuple[lis
     without_s: list[float] = []
     for number in range(_AUGMENTATION_ROUNDS):
         for taken, side in order_of_round([(with_s, subject), (without_s, replace(subject, dataset=plain))], number):
-            _, rate = measure_settings(side, way, _AUGMENTATION_SLICE_S)
+            rate = measure_settings(side, way, _AUGMENTATION_SLICE_S)
             taken.append(rate.seconds / rate.batches)
         if time.monotonic() > until:
             break

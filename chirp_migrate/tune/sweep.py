@@ -63,15 +63,10 @@ def setting_combinations(
     return sorted(ways, key=lambda way: way.size)
 
 
-def measure_settings(
-    measured_dataset: MeasuredDataset, candidate: CandidateSettings, seconds: float
-) -> tuple[float, LoadingRate]:
-    """Load batches with some loader settings for about ``seconds`` seconds, and measure the rate.
+def measure_settings(measured_dataset: MeasuredDataset, candidate: CandidateSettings, seconds: float) -> LoadingRate:
+    """Load batches with some loader settings for about ``seconds`` seconds, and return the measured rate.
 
     The measurement may take longer, because every worker loads at least one batch.
-
-    Returns:
-        The rate in samples per second after the start of the workers, and the values from which the rate was computed.
 
     Raises:
         RuntimeError: worker processes could not be started or died.
@@ -96,7 +91,7 @@ def measure_settings(
         )
     if rate.lost_workers:
         raise RuntimeError(_reason_without_workers([str(warning.message) for warning in warned]))
-    return rate.samples_per_second, rate
+    return rate
 
 
 def _reason_without_workers(warned: Sequence[str]) -> str:
@@ -227,7 +222,7 @@ class SettingsSweep:
         watch = BackgroundLoadWatch()
         try:
             with watch.watching():
-                samples_per_s, rate = measure_settings(self.subject, configuration.candidate, slice_s)
+                rate = measure_settings(self.subject, configuration.candidate, slice_s)
         except Exception as error:
             if configuration.candidate.is_in_main_process:  # no worker can load a dataset that fails here
                 raise
@@ -241,7 +236,7 @@ class SettingsSweep:
         if configuration.candidate.is_in_main_process:
             self._cpu_shares.append(rate.cpu_share)
             self._batch_s = rate.seconds / rate.batches
-        configuration.rates.append(samples_per_s)
+        configuration.rates.append(rate.samples_per_second)
         configuration.first_batch_s.append(rate.first_s)
 
     def _report_duration(self, slice_s: float) -> None:

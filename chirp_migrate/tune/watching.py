@@ -84,10 +84,6 @@ class _LoaderWatch(Interception):
         with self._pacing, suppress(StopTraining):
             call()
 
-    @property
-    def _has_taken_long(self) -> bool:
-        return time.perf_counter() - self._entered > self._longest_s
-
     def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         if self._pacing.begins_epoch(loader) and self._pacing.is_over(1):
             raise StopTraining
@@ -105,7 +101,7 @@ class _LoaderWatch(Interception):
                 if is_last or role == "validation" or not let_lightning_validate_after(batches + 1):
                     raise StopIteration
                 is_last = True
-            if batches > 1 and self._has_taken_long:
+            if batches > 1 and time.perf_counter() - self._entered > self._longest_s:
                 raise StopTraining
             batch = advance()
             batches += 1

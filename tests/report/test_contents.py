@@ -58,7 +58,7 @@ def test_a_run_is_told_with_its_rules_and_reasons_and_its_account(tmp_path: Path
     file = the_file(contents)
     first, second, follows = file.hunks
     assert [hunk.kind for hunk in file.hunks] == ["rewrite", "rewrite", "follows"]
-    assert first.findings[0].finding.rule == "CHP001" and first.findings[0].reason
+    assert first.findings[0].finding.rule == "CHP001"
     assert (
         first.findings[0].source == "    train = DataLoader(dataset, batch_size=4, shuffle=True, num_workers=workers)"
     )

@@ -74,21 +74,21 @@ def no_words(_what: str | ProgressStep) -> None:
 def test_the_rate_counts_what_came_and_leaves_the_start_out() -> None:
     dataset = Waiting(seconds=0.001)
     began = time.perf_counter()
-    samples_per_s, rate = measure_settings(
+    rate = measure_settings(
         prepare_dataset_measurement(dataset, 4, uses_runtime=False), CandidateSettings(0, batch_size=4), seconds=0.1
     )
     took = time.perf_counter() - began
     assert len(dataset.read) == 4 * (rate.batches + 1)  # the first batch is start-up and in no rate
-    assert samples_per_s * rate.seconds == pytest.approx(4 * rate.batches)
+    assert rate.samples_per_second * rate.seconds == pytest.approx(4 * rate.batches)
     assert rate.first_s + rate.seconds <= took
-    assert samples_per_s <= 1000
+    assert rate.samples_per_second <= 1000
     assert rate.cpu_share < 0.9  # sleeping is no computing
 
 
 @needs_fork
 @pytest.mark.parametrize("migrated", [False, True])
 def test_workers_are_measured_in_whole_turns_and_are_gone_afterwards(migrated: bool) -> None:
-    _, rate = measure_settings(fork(Waiting(), migrated), CandidateSettings(2, 2, batch_size=4), seconds=0.05)
+    rate = measure_settings(fork(Waiting(), migrated), CandidateSettings(2, 2, batch_size=4), seconds=0.05)
     assert rate.batches % 2 == 0 and rate.batches >= 2
     assert not multiprocessing.active_children()
 

@@ -6,7 +6,6 @@ import hashlib
 import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache
 from itertools import groupby
 
 from chirp_migrate.plans.plan import FilePlan, Finding, FindingStatus, Hunk
@@ -15,7 +14,6 @@ from chirp_migrate.report.contents import ReportContents, RunDetails
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
 from chirp_migrate.report.wording import group_unrewritten_findings
 from chirp_migrate.review.loader_account import LoaderLedger
-from chirp_migrate.rules import all_rules
 from chirp_migrate.source.diff import count_changes
 
 _ODD_IN_LINKS = re.compile(r"[^A-Za-z0-9_./-]+")
@@ -23,16 +21,14 @@ _ODD_IN_LINKS = re.compile(r"[^A-Za-z0-9_./-]+")
 
 @dataclass(frozen=True)
 class FindingDetails:
-    """A finding, with the reason of its rule and the line of code.
+    """A finding, with the line of code.
 
     Attributes:
         finding: the finding.
-        reason: one paragraph on why the rule exists; an empty string if this version does not have the rule.
         source: line of code at the finding, without the newline; an empty string for an unknown line.
     """
 
     finding: Finding
-    reason: str
     source: str = ""
 
 
@@ -147,7 +143,7 @@ def _run_changes(run: RunDetails) -> RunChanges:
         )
         files.append(details)
     for path in findings.keys() - reported.keys():
-        reported[path] = tuple(_finding_details(one) for one in findings[path] if one.status is not FindingStatus.FINE)
+        reported[path] = tuple(FindingDetails(one) for one in findings[path] if one.status is not FindingStatus.FINE)
     return RunChanges(
         run,
         tuple(sorted(files, key=lambda one: (one.action == "create", one.note != "rewrite", one.path))),
@@ -171,9 +167,8 @@ def _file_details(
     known = {hunk.number for hunk in file.hunks}
     details_by_hunk: dict[int | None, list[FindingDetails]] = {}
     for one in findings:
-        details_by_hunk.setdefault(_hunk_of_finding(one, known), []).append(
-            _finding_details(one, lines.source_line(one))
-        )
+        details = FindingDetails(one, lines.source_line(one))
+        details_by_hunk.setdefault(_hunk_of_finding(one, known), []).append(details)
 
     def hunk_details(hunk: Hunk, kind: str) -> HunkDetails:
         is_rewrite = kind == "rewrite"
@@ -192,23 +187,9 @@ def _file_details(
         hunks.append(rest)
     added, removed = count_changes(file)
     action = "create" if file.before is None else "rewrite"
-    reported = (
-        details for details in details_by_hunk.get(None, ()) if details.finding.status is not FindingStatus.FINE
-    )
-    details = FileDetails(
-        file.path, action, file.note, added, removed, tuple(hunks), edited_since, _link_name(file.path, run)
-    )
-    return details, tuple(reported)
-
-
-def _finding_details(finding: Finding, source: str = "") -> FindingDetails:
-    """Return a finding with the reason of its rule, and with the line of code ``source``."""
-    return FindingDetails(finding, _rule_reasons().get(finding.rule, ""), source)
-
-
-@cache
-def _rule_reasons() -> dict[str, str]:
-    return {rule.code: rule.reason for rule in all_rules()}
+    reported = tuple(one for one in details_by_hunk.get(None, ()) if one.finding.status is not FindingStatus.FINE)
+    link = _link_name(file.path, run)
+    return FileDetails(file.path, action, file.note, added, removed, tuple(hunks), edited_since, link), reported
 
 
 def _hunk_of_finding(finding: Finding, known: Collection[int]) -> int | None:

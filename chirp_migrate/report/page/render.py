@@ -100,9 +100,8 @@ def _jinja_environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.globals.update(
-        SIDES=SIDES, NOTES=NOTES, KINDS=HUNK_KINDS, names={rule.code: rule.name for rule in all_rules()}
-    )
+    rules = {rule.code: rule for rule in all_rules()}
+    made.globals.update(SIDES=SIDES, NOTES=NOTES, KINDS=HUNK_KINDS, known_rules=rules)
     made.filters.update(
         breakable=_breakable,
         code=section_html,
@@ -216,7 +215,7 @@ def _time_row(entry: EntryTimes, longest: float, *, together: bool) -> dict[str,
     fast, fast_low, fast_high = entry.ratio.speed_up
     saved, low, high = (100 * one for one in entry.ratio.saved)
     return {
-        "name": "all together" if together else entry.label,
+        "name": entry.label,
         "together": together,
         "chart": time_bars(entry.seconds, own if together else longest),
         "medians": {side: entry.median(side, _DASH) for side in SIDES},
@@ -277,14 +276,14 @@ def _group_reports(contents: PageContents) -> Iterator[tuple[str, list[tuple[str
 
 def _rules_of_report(contents: PageContents) -> list[tuple[str, str, str, str]]:
     """Return code, name, reason and safety of every rule with a finding in this report."""
-    safeties = {rule.code: rule.safety for rule in all_rules()}
-    said: dict[str, FindingDetails] = {}
-    for one in contents.findings:
-        said.setdefault(one.finding.rule, one)
+    rules = {rule.code: rule for rule in all_rules()}
+    first = {one.finding.rule: one.finding for one in reversed(contents.findings)}
     found = []
-    for code, one in sorted(said.items()):
-        safety = safeties.get(code, one.finding.safety)  # the safety of a single finding may be "advice"
-        found.append((code, one.finding.name, one.reason, f"{safety.value}: {SAFETIES[safety]}"))
+    for code, finding in sorted(first.items()):
+        rule = rules.get(code)
+        # The safety of a single finding may be "advice".
+        safety, reason = (finding.safety, "") if rule is None else (rule.safety, rule.reason)
+        found.append((code, finding.name, reason, f"{safety.value}: {SAFETIES[safety]}"))
     return found
 
 

@@ -89,11 +89,10 @@ def _show_epochs(verdict: VerifyReport, screen: Screen) -> None:
 
 
 def _time_row(entry: EntryTimes, room: int, beside: bool) -> list[str]:
-    label = "all together" if entry.label == "all" else entry.label
     before, after, cached = (entry.median(side, "-") for side in ("before", "after", "cached"))
     zero_cost_ratio = [cached, _saving_text(entry.zero_cost_ratio)] if beside else []
     return [
-        label,
+        entry.label,
         before,
         after,
         _draw_bar(entry.ratio, room),
@@ -186,7 +185,7 @@ def _show_training(report: VerifyReport, screen: Screen) -> None:
     for label, passes in before.items():
         others = after.get(label, [])
         counts = [
-            _before_and_after(_samples_per_pass(passes, role), _samples_per_pass(others, role))
+            ">".join(dict.fromkeys(_samples_per_pass(of, role) for of in (passes, others)))
             for role in ("train", "validation")
         ]
         rows.append([short_label(label), *counts, _last_losses(passes), _last_losses(others)])
@@ -198,10 +197,6 @@ def _samples_per_pass(passes: Sequence[LoaderPassTrace], role: str) -> str:
     if not counts:
         return "none"
     return str(counts[0]) if len(counts) == 1 else f"{counts[0]}-{counts[-1]}"
-
-
-def _before_and_after(before: str, after: str) -> str:
-    return before if before == after else f"{before}>{after}"
 
 
 def _last_losses(passes: Sequence[LoaderPassTrace]) -> str:
