@@ -66,7 +66,7 @@ class _LoaderWatch(Interception):
     """
 
     def __init__(self, longest_s: float) -> None:
-        super().__init__(self._watch)
+        super().__init__()
         self._longest_s = longest_s
         self.loaders: dict[tuple[Any, ...], _LoaderGroup] = {}
         self._pacing = EpochDetector()
@@ -84,7 +84,7 @@ class _LoaderWatch(Interception):
         with self._pacing, suppress(StopTraining):
             call()
 
-    def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    def _make_iterator(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         if self._pacing.begins_epoch(loader) and self._pacing.is_over(1):
             raise StopTraining
         dataset = getattr(loader, "dataset", None)

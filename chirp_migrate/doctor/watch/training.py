@@ -115,7 +115,7 @@ def record_training(
 
 class _TrainingWatch(Interception):
     def __init__(self, recording: Recording, places: LineFinder, folder: Path, seconds: float) -> None:
-        super().__init__(self._record_pass)
+        super().__init__()
         self._recording, self._places, self._folder = recording, places, folder
         self._pacing = EpochDetector()
         self._pass_s = seconds * _MAX_SHARE_OF_PASS
@@ -154,7 +154,7 @@ class _TrainingWatch(Interception):
         self._datasets.clear()
         return loaders
 
-    def _record_pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    def _make_iterator(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         # An epoch may begin with an evaluation of the previous epoch. Then the recording ends later, at the next call
         # of ``backward``.
         if self._pacing.begins_epoch(loader) and self._pacing.is_over(_EPOCHS) and not self._pacing.evaluates:

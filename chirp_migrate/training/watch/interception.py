@@ -8,11 +8,6 @@ from typing import Any, TypeVar
 
 from torch.utils.data import DataLoader, IterableDataset, Sampler
 
-MakeIterator = Callable[[Any, Callable[[], Iterator[Any]]], Iterator[Any]]
-"""Function that replaces ``iter(loader)``. The arguments are the loader, and a function that creates the original
-iterator.
-"""
-
 Around = Callable[[Callable[[], Any]], Any]
 """Function that replaces ``next(iterator)``. The argument is a function that returns the next batch of the original
 iterator."""
@@ -21,21 +16,19 @@ _T = TypeVar("_T", bound="Interception")
 
 
 class Interception:
-    """Context manager in which ``iter(loader)`` returns the iterator that the function ``make`` returns.
+    """Context manager in which ``iter(loader)`` returns an iterator that a subclass creates.
 
     If ``__iter__`` of a loader class calls ``__iter__`` of its base class, only the outermost call is replaced. Code
     that calls ``next`` for the original iterator must run in the context :meth:`inside`, so that iterations in the
     loader's own code are not replaced.
 
-    Args:
-        make: function that gets the loader and a function that creates the original iterator, and returns the iterator
-            to use (see :data:`MakeIterator`).
+    Attributes:
         base: class whose iteration is intercepted, including all its subclasses; by default ``DataLoader``.
     """
 
-    def __init__(self, make: MakeIterator, base: type = DataLoader) -> None:
-        self._make = make
-        self._base = base
+    base: type = DataLoader
+
+    def __init__(self) -> None:
         self._replaced: dict[type, Callable[[Any], Iterator[Any]]] = {}
         self._inside: set[int] = set()
 
@@ -48,9 +41,13 @@ class Interception:
             loader_class.__iter__ = original  # type: ignore[attr-defined]
         self._replaced.clear()
 
+    def _make_iterator(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        """Return the iterator for an iteration over ``loader``; ``start`` creates the original iterator."""
+        raise NotImplementedError
+
     def cover_new_classes(self) -> None:
         """Replace iteration in loader classes that were defined or imported since the last call."""
-        for loader_class in _with_subclasses(self._base):
+        for loader_class in _with_subclasses(self.base):
             if "__iter__" in vars(loader_class) and loader_class not in self._replaced:
                 self._replaced[loader_class] = original = vars(loader_class)["__iter__"]
                 loader_class.__iter__ = self._replacement(original)  # type: ignore[attr-defined]
@@ -69,11 +66,11 @@ class Interception:
     def _replacement(self, original: Callable[[Any], Iterator[Any]]) -> Callable[[Any], Iterator[Any]]:
         def __iter__(loader: Any) -> Iterator[Any]:
             # A second loader over which the code of a loader iterates is a part of the first loader.
-            nested = bool(self._inside) if self._base is DataLoader else id(loader) in self._inside
+            nested = bool(self._inside) if self.base is DataLoader else id(loader) in self._inside
             if nested:
                 return original(loader)
             with self.inside(loader):
-                return self._make(loader, lambda: original(loader))
+                return self._make_iterator(loader, lambda: original(loader))
 
         return __iter__
 
@@ -118,11 +115,13 @@ class SamplerRecorder(Interception):
             has a batch sampler, each item of the new list is the list of indices of one batch.
     """
 
+    base = Sampler
+
     def __init__(self) -> None:
-        super().__init__(self._record, Sampler)
+        super().__init__()
         self.into: tuple[Any, list[list[Any]]] | None = None
 
-    def _record(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    def _make_iterator(self, sampler: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         loader, recorded = self.into or (None, [])
         # PyTorch's loader iterates over ``batch_sampler``, or over ``sampler`` if the loader has no ``batch_sampler``.
         if loader is None or sampler is not (loader.sampler if loader.batch_sampler is None else loader.batch_sampler):

@@ -47,7 +47,7 @@ class LoaderRecorder(Interception):
     """
 
     def __init__(self) -> None:
-        super().__init__(self._watch)
+        super().__init__()
         self.few_workers = False
         self._samplers = SamplerRecorder()
         self._backward = call_before_backward(self._count_backward)
@@ -133,7 +133,7 @@ class LoaderRecorder(Interception):
         finally:
             self._samplers.into = outer
 
-    def _watch(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    def _make_iterator(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         self._samplers.cover_new_classes()
         number = self._numbers.setdefault(loader, len(self._numbers))
         with restore_generators_after():
@@ -174,10 +174,7 @@ class LoaderRecorder(Interception):
 class WorkerCountLimit(Interception):
     """Context manager that limits the workers of each loader as :class:`LoaderRecorder` does with ``few_workers``."""
 
-    def __init__(self) -> None:
-        super().__init__(self._start)
-
-    def _start(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    def _make_iterator(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         with _limit_workers(loader):
             return start()
 

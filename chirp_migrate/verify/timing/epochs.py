@@ -58,11 +58,11 @@ class RepeatedBatchLoading(Interception):
     """
 
     def __init__(self) -> None:
-        super().__init__(self._repeat)
+        super().__init__()
         self.is_active = True
         self.making_s = 0.0
 
-    def _repeat(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    def _make_iterator(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         if not self.is_active or loader.batch_size is None or not hasattr(loader.sampler, "__len__"):
             return start()  # unknown batches: load as usual, so the headroom is underestimated
         return self._batches(loader)
@@ -103,7 +103,7 @@ class EpochTimer(Interception):
         cached: RepeatedBatchLoading | None = None,
         most: int = LONGEST_VISIT,
     ) -> None:
-        super().__init__(self._pass)
+        super().__init__()
         self._turn = turn
         self._least = least
         self._most = max(least, most)
@@ -163,7 +163,7 @@ class EpochTimer(Interception):
         self._reads_memory = False
         self._stopped_s = 0.0
 
-    def _pass(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    def _make_iterator(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         if not self._is_timing:
             return start()
         if self._pacing.begins_epoch(loader) or self._over:

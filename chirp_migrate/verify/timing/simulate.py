@@ -48,7 +48,7 @@ class SimulatedSteps(Interception):
     """
 
     def __init__(self, step_s: float) -> None:
-        super().__init__(self._step)
+        super().__init__()
         self.step_s = step_s
         self._count = StepCount()
 
@@ -66,7 +66,7 @@ class SimulatedSteps(Interception):
         else:
             self._count.overrun += 1
 
-    def _step(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+    def _make_iterator(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         timer = BatchTimer()
 
         def around(advance: Callable[[], Any]) -> Any:
