@@ -433,7 +433,9 @@ def add_to_torch_extras(text: str, requirement: str) -> str:
     Raises:
         ValueError: the text is not TOML, or the edit would also change other parts of the text.
     """
-    return _add_entry(text, requirement, _EXTRAS, *_extras_with_torch(text))
+    lists = _toml_lists(_parse_toml(text))
+    names = [name for table, name, entries in lists if table == _EXTRAS and _needs_runtime(entries)]
+    return _add_entry(text, requirement, _EXTRAS, *names)
 
 
 def add_to_install_requires(text: str, requirement: str) -> str:
@@ -527,13 +529,6 @@ def _project_dependencies(text: str) -> list[Any] | None:
     """
     lists = (entries for table, _, entries in _toml_lists(_parse_toml(text)) if table != _EXTRAS)
     return next(lists, None)
-
-
-def _extras_with_torch(text: str) -> list[str]:
-    """Return the names of the extras of a ``pyproject.toml`` that contain torch but not the runtime."""
-    return [
-        name for table, name, entries in _toml_lists(_parse_toml(text)) if table == _EXTRAS and _needs_runtime(entries)
-    ]
 
 
 def _extra_dependencies(text: str) -> list[Any]:

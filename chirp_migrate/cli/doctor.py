@@ -15,7 +15,7 @@ from chirp_migrate.console.output import STANDARD_OUTPUT, Output, check_writable
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode, help_epilog
 from chirp_migrate.report.formats.sarif import sarif_of_doctor
-from chirp_migrate.report.stored_results import store_doctor_report
+from chirp_migrate.report.stored_results import store_result
 from chirp_migrate.training.errors import WorkloadFailed
 
 
@@ -96,7 +96,7 @@ def doctor(
             click.echo(f"The last lines that the project's code printed:\n{failed.shown_tail}", err=True)
         raise
     output.write(report)
-    not_kept = store_doctor_report(path.resolve(), report)
+    not_kept = store_result(path.resolve(), report)
     if sarif_file is not None:
         write_bytes(sarif_file, to_json_bytes(sarif_of_doctor(report, path.resolve())))
     from chirp_migrate.doctor.report import show_doctor_report

@@ -38,7 +38,7 @@ from chirp_migrate.console.text import pluralize
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
 from chirp_migrate.exit_codes import ExitCode
-from chirp_migrate.report.stored_results import hashes_of_written_files, store_verdict
+from chirp_migrate.report.stored_results import hashes_of_written_files, store_result
 from chirp_migrate.report.terminal.summary import show_verify_report
 from chirp_migrate.stats.interim_analyses import MIN_ROUNDS
 from chirp_migrate.training.errors import NoTrainingFound, WorkloadFailed
@@ -236,7 +236,7 @@ def _run_verification(root: Path, path: Path, baseline: str | None, options: Ver
             report, problems=find_problems_in_passes(report.passes.get("after", {}), has_own_data)
         )
     output.write(report)
-    more = [store_verdict(root, report)]
+    more = [store_result(root, report)]
     if not output.verbose:
         page = f"chirp-migrate report {quote(str(path))} -o report.html"
         more.append(f"To see all measurements, use -v or --json FILE, or run: {page}")
@@ -265,7 +265,7 @@ def _show_failure(root: Path, failure: WorkloadFailed, output: Output) -> None:
 
     report = build_failed_report(failure, hashes_of_written_files(root))
     output.write(report)
-    not_kept = store_verdict(root, report)
+    not_kept = store_result(root, report)
     show_verify_report(report, output.screen())
     if not_kept is not None:
         output.print_line(not_kept)

@@ -28,33 +28,27 @@ def hashes_of_written_files(root: Path) -> dict[str, str | None]:
     return {path: _digest(root / path) for path in sorted(paths)}
 
 
-def store_verdict(root: Path, report: VerifyReport) -> str | None:
-    """Store the result of ``verify`` in the journal, in place of an earlier result.
+def store_result(root: Path, report: VerifyReport | DoctorReport) -> str | None:
+    """Store the result of ``verify`` or ``doctor`` in the journal, in place of an earlier result of the same command.
 
     If no run of ``apply`` is applied, the project has no journal, and nothing is stored.
 
     Args:
-        root: path of the verified project, with symbolic links resolved.
-        report: the result of ``verify``.
+        root: path of the project, with symbolic links resolved.
+        report: the result.
 
     Returns:
         A sentence on why the result could not be stored; None if the result was stored, or if the project has no
         journal.
     """
-    return _store(root, VERDICT, to_json_bytes(report, indent=None), "The verdict")
-
-
-def store_doctor_report(root: Path, report: DoctorReport) -> str | None:
-    """Store the result of ``doctor`` in the journal, like :func:`store_verdict`."""
-    return _store(root, DOCTOR, to_json_bytes(report), "The result")
-
-
-def _store(root: Path, name: str, content: bytes, what: str) -> str | None:
+    is_verdict = isinstance(report, VerifyReport)
     try:
         runs = applied_runs(journal_root(root))
         if runs:
-            store_document(runs[-1], name, content)
+            content = to_json_bytes(report, indent=None if is_verdict else 2)
+            store_document(runs[-1], VERDICT if is_verdict else DOCTOR, content)
     except (OSError, JournalDamaged) as error:
+        what = "The verdict" if is_verdict else "The result"
         why = getattr(error, "strerror", None) or str(error)
         return (
             f"{what} could not be stored for `chirp-migrate report` ({why}): use --json FILE to write the result to "

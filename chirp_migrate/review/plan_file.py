@@ -54,14 +54,12 @@ class PlanFile:
     Attributes:
         plan: the plan as it was made. The decisions of the review are not applied to this plan.
         choices: the decisions of the review so far.
-        tool: name and version of the program that wrote the file.
         reviewed: whether a review has begun. If True, ``apply`` refuses the plan until the user has decided on every
             hunk.
     """
 
     plan: Plan
     choices: Choices
-    tool: str
     reviewed: bool
 
 
@@ -269,7 +267,7 @@ class _PlanReader:
             tuple(whole.left_out),
             whole.options,
         )
-        self.plan_file = PlanFile(plan, self._choices, whole.tool, whole.reviewed)
+        self.plan_file = PlanFile(plan, self._choices, whole.reviewed)
 
     def _file(self, entry: PlannedFileEntry) -> FilePlan | None:
         path = check_relative_path(entry.path)

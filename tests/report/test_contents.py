@@ -17,7 +17,7 @@ from chirp_migrate.report.change_rows import ChangeRow, differing_words, pair_ro
 from chirp_migrate.report.file_lines import FOLLOWS, FileLines
 from chirp_migrate.report.page.changes import FileDetails, PageContents
 from chirp_migrate.report.reading import read_report_contents
-from chirp_migrate.report.stored_results import hashes_of_written_files, store_doctor_report, store_verdict
+from chirp_migrate.report.stored_results import hashes_of_written_files, store_result
 from chirp_migrate.report.verdict_rows import batch_waits_ms, entry_point_times, measured_metrics, total_times
 from chirp_migrate.verify.verify_report import VerifyReport
 
@@ -199,7 +199,7 @@ def test_files_that_could_not_be_written_are_no_changes(tmp_path: Path) -> None:
 
 def test_a_verdict_is_kept_with_the_last_run_and_says_what_changed_since(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
-    assert store_verdict(root, verified(root)) is None
+    assert store_result(root, verified(root)) is None
     assert (root / ".chirp-migrate" / ".gitignore").read_text() == "*\n", "git is not to see it"
     contents = read_report_contents(root)
     assert contents.verdict is not None and contents.verdict.verdict == "faster" and contents.notices == ()
@@ -216,7 +216,7 @@ def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: P
     root = applied(tmp_path / "mine")
     found = convert_json(doctor_json(), DoctorReport)
     assert read_report_contents(root).doctor is None
-    assert store_doctor_report(root, found) is None
+    assert store_result(root, found) is None
     contents = read_report_contents(root)
     assert contents.doctor == found and contents.notices == ()
     (root / "later.py").write_text("from torch.utils.data import DataLoader\n\nloader = DataLoader([1], 4)\n")
@@ -232,13 +232,13 @@ def test_what_doctor_found_is_kept_beside_the_verdict_and_read_again(tmp_path: P
 def test_a_result_of_doctor_that_cannot_be_kept_is_one_sentence(tmp_path: Path) -> None:
     root = applied(tmp_path / "mine")
     (root / ".chirp-migrate" / "0001" / "journal.json").write_text("{}")
-    said = store_doctor_report(root, convert_json(doctor_json(), DoctorReport))
+    said = store_result(root, convert_json(doctor_json(), DoctorReport))
     assert said is not None and said.startswith("The result could not be stored for `chirp-migrate report`")
 
 
 def test_nothing_is_kept_where_nothing_is_applied(tmp_path: Path) -> None:
     root = backend(tmp_path / "mine")
-    assert store_verdict(root, verified(root)) is None
+    assert store_result(root, verified(root)) is None
     assert not (root / ".chirp-migrate").exists()
 
 
@@ -246,7 +246,7 @@ def test_rollback_takes_what_was_kept_with_it(tmp_path: Path) -> None:
     root = backend(tmp_path / "mine")
     before = sorted(path.name for path in root.rglob("*"))
     assert run("apply", root, "--no-scaffold", "-q").exit_code == 0
-    store_verdict(root, verified(root))
+    store_result(root, verified(root))
     assert run("rollback", root).exit_code == 0
     assert sorted(path.name for path in root.rglob("*")) == before
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType, FunctionType
 from typing import Any
@@ -27,12 +28,8 @@ class LineFinder:
 
         If no line of the user's code is on the call stack, the result is an empty ``CodeLine``.
         """
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            place = self._place(frame.f_code.co_filename, frame.f_lineno)
-            if place.file:
-                return place
-            frame = frame.f_back
+        for _, place in self._running_lines():
+            return place
         return CodeLine()
 
     def line_of_unguarded_main(self) -> CodeLine:
@@ -41,13 +38,10 @@ class LineFinder:
         The result is an empty ``CodeLine`` for a line under an ``if``, because the ``if`` may prevent the second run.
         The result is also empty for the ``__main__.py`` of a package, because workers do not import this file.
         """
-        frame: FrameType | None = sys._getframe(1)
-        while frame is not None:
-            place = self._place(frame.f_code.co_filename, frame.f_lineno)
+        for frame, place in self._running_lines():
             is_main = frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "__main__"
-            if is_main and place.file and Path(place.file).name != "__main__.py":
+            if is_main and Path(place.file).name != "__main__.py":
                 return CodeLine() if _is_under_if(self._tree / place.file, place.line) else place
-            frame = frame.f_back
         return CodeLine()
 
     def line_of_definition(self, value: Any) -> CodeLine:
@@ -63,6 +57,15 @@ class LineFinder:
             return self._place(inspect.getsourcefile(value) or "", inspect.findsource(value)[1] + 1)
         except (OSError, TypeError):
             return CodeLine()
+
+    def _running_lines(self) -> Iterator[tuple[FrameType, CodeLine]]:
+        """Yield the frames of the user's code on the call stack with their running lines, the innermost first."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            place = self._place(frame.f_code.co_filename, frame.f_lineno)
+            if place.file:
+                yield frame, place
+            frame = frame.f_back
 
     def _place(self, file: str, line: int) -> CodeLine:
         path = self._tree / file

@@ -177,7 +177,7 @@ def _file_details(
             number=hunk.number,
             kind=kind,
             findings=tuple(details_by_hunk.get(hunk.number, ())),
-            imports=tuple(f"from {module} import {clause}" for module, clause in sorted(hunk.imports)),
+            imports=tuple(hunk.import_lines),
             sections=tuple(lines.sections(hunk.number)),
         )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import html
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from os.path import commonprefix
 from typing import Any
 
@@ -56,25 +55,15 @@ def line_numbers_of_section(section: ChangeSection) -> str:
 def section_html(section: ChangeSection) -> Markup:
     """Render the lines of a section as HTML."""
     where = f"{line_numbers_of_section(section)}{f', in {section.within}' if section.within else ''}"
-    shape = _SectionLayout(
-        width=len(str(max(row.before or row.after or 0 for row in section.rows))),
-        # ``commonprefix`` is correct here, because the strings consist of blanks.
-        margin=len(commonprefix([_indent(row.text) for row in section.rows if row.text.strip()])),  # noqa: RUF071
-    )
+    width = len(str(max(row.before or row.after or 0 for row in section.rows)))
+    # ``commonprefix`` is correct here, because the strings consist of blanks.
+    margin = len(commonprefix([_indent(row.text) for row in section.rows if row.text.strip()]))  # noqa: RUF071
     parts = [f'<div class="at">{html.escape(escape_invisible(where))}</div>']
     for changed, rows in group_changed_rows(section.rows):
         strong = _differing_parts(rows) if changed else {}
-        lines = "".join(_row_html(row, shape, strong.get(id(row), (0, 0))) for row in rows)
+        lines = "".join(_row_html(row, width, margin, strong.get(id(row), (0, 0))) for row in rows)
         parts.append(f'<div class="g">{lines}</div>' if changed else lines)
     return Markup("".join(parts))
-
-
-@dataclass(frozen=True)
-class _SectionLayout:
-    """The layout of a section: number of digits of its line numbers, and indentation that all its lines have."""
-
-    width: int
-    margin: int
 
 
 def _differing_parts(rows: Sequence[ChangeRow]) -> dict[int, tuple[int, int]]:
@@ -91,14 +80,15 @@ def _differing_parts(rows: Sequence[ChangeRow]) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _row_html(row: ChangeRow, shape: _SectionLayout, strong: tuple[int, int]) -> str:
+def _row_html(row: ChangeRow, width: int, margin: int, strong: tuple[int, int]) -> str:
     """Render one line. The style sheet adds the line numbers, so that users do not copy line numbers with the code.
 
-    The page hides the indentation that all lines of a section have. Copied code still has this indentation.
+    Line numbers have ``width`` digits. The page hides the indentation that all lines of a section have, which has
+    ``margin`` characters. Copied code still has this indentation.
     """
     name = _ELEMENTS[row.sign]
-    old, new = (f"{number or '':>{shape.width}}" for number in (row.before, row.after))
-    margin = min(shape.margin, len(_indent(row.text)))
+    old, new = (f"{number or '':>{width}}" for number in (row.before, row.after))
+    margin = min(margin, len(_indent(row.text)))
     text = f"<u>{row.text[:margin]}</u>" if margin else ""
     text += _words_html(row, margin, strong)
     indent = min(len(_indent(row.text)[margin:].expandtabs(_TAB)), LARGEST_INDENT)
