@@ -74,24 +74,15 @@ def version_conflicts(migrated_folder: Path, project: Path) -> list[str]:
             in both folders, and in all folders between these two folders. The paths in messages are relative to
             ``project``.
     """
-    return [
-        f"{path} requires {pin.written}, but chirpid-patch needs {_TITLES.get(pin.name, pin.name)}>={NEEDED[pin.name]}"
-        for path, pin in _pins_up_to(migrated_folder, project)
+    folders = [one for one in (migrated_folder, *migrated_folder.parents) if one.is_relative_to(project)]
+    conflicts = (
+        f"{(folder / pin.path).relative_to(project).as_posix()} requires {pin.written}, but chirpid-patch needs "
+        f"{_TITLES.get(pin.name, pin.name)}>={NEEDED[pin.name]}"
+        for folder in reversed(folders)
+        for pin in pinned_requirements(folder)
         if pin.contradicts
-    ]
-
-
-def _pins_up_to(folder: Path, project: Path) -> list[tuple[str, PinnedRequirement]]:
-    """Return (file, pin) for each pin in a folder and in its parents up to the project, the topmost folder first.
-
-    If a file contains several equal pins, the result contains the pin once.
-    """
-    folders = [one for one in (folder, *folder.parents) if one.is_relative_to(project)]
-    found: dict[tuple[str, str], PinnedRequirement] = {}
-    for one in reversed(folders):
-        for pin in pinned_requirements(one):
-            found.setdefault(((one / pin.path).relative_to(project).as_posix(), pin.written), pin)
-    return [(path, pin) for (path, _), pin in found.items()]
+    )
+    return list(dict.fromkeys(conflicts))  # a file may contain several equal pins
 
 
 def pinned_requirements(root: Path) -> Iterator[PinnedRequirement]:

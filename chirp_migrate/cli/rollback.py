@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from chirp_migrate.cli.options import (
     path_argument,
 )
 from chirp_migrate.console.output import Output
+from chirp_migrate.console.screen import Screen
 from chirp_migrate.console.text import format_time, shorten_list
 from chirp_migrate.engine.discover import journal_root
 from chirp_migrate.errors import UsageProblem
@@ -88,9 +89,8 @@ def rollback(
         output.write({"schema": 1, "runs": [_run_as_json(run, runs) for run in runs]})
         if not runs:
             raise nothing_applied_error(root)
-        for line in _run_lines(runs, shown=None if output.verbose else _FILES_SHOWN):
-            text = line.lstrip()
-            screen.text(text, len(line) - len(text), hang=6 if text == line else 0)
+        for run in runs:
+            _show_run(run, runs, screen)
         return
     with output.progress("locking the journal") as step:
         interrupted = recover(root, force=force, on_step=step)
@@ -135,17 +135,12 @@ def _run_as_json(run: JournalRun, runs: Iterable[JournalRun]) -> dict[str, objec
     }
 
 
-def _run_lines(runs: Sequence[JournalRun], shown: int | None) -> list[str]:
-    lines: list[str] = []
-    for run in runs:
-        added = sum(file.before is None for file in run.files)
-        counts = f"{len(run.files) - added} rewritten, {added} added"
-        state = f"  {_UNFINISHED[run.state]}" if run.state in _UNFINISHED else ""
-        of = f"{format_time(run.created)}, chirp-migrate {run.record.tool}"
-        lines.append(f"Run {run.name} of {of}: {counts}{state}")
-        lines.append(f"      {shorten_list((file.path for file in run.files), shown)}")
-        later = later_runs_on_same_files(run, runs)
-        if later:
-            shown_runs = ", ".join(later)
-            lines.append(f"      changed again by run {shown_runs}: undo that run first")
-    return lines
+def _show_run(run: JournalRun, runs: Iterable[JournalRun], screen: Screen) -> None:
+    added = sum(file.before is None for file in run.files)
+    counts = f"{len(run.files) - added} rewritten, {added} added"
+    state = f"  {_UNFINISHED[run.state]}" if run.state in _UNFINISHED else ""
+    of = f"{format_time(run.created)}, chirp-migrate {run.record.tool}"
+    screen.text(f"Run {run.name} of {of}: {counts}{state}", hang=6)
+    screen.text(shorten_list((file.path for file in run.files), None if screen.verbose else _FILES_SHOWN), 6)
+    if later := later_runs_on_same_files(run, runs):
+        screen.text(f"changed again by run {', '.join(later)}: undo that run first", 6)

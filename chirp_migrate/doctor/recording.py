@@ -346,11 +346,6 @@ class FetcherPassRecord(msgspec.Struct, tag="run"):
         """Return a dictionary: attribute path of a container in the dataset → its length at the last measurement."""
         return next((task.sizes for task in reversed(self.tasks) if task.sizes), self.sizes)
 
-    @property
-    def native_threads(self) -> int:
-        """Return how many threads of C libraries used CPU time during this iteration over a loader."""
-        return max((task.native_threads for task in self.tasks), default=0)
-
 
 class WorkerCountTimings(msgspec.Struct, frozen=True):
     """The measured loading times of a loader with different numbers of workers, without the time for training.

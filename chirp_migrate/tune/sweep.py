@@ -112,7 +112,8 @@ def expected_measurement_seconds(
         start_s: seconds that the start of workers takes.
         cpus: number of CPUs that this process may use.
     """
-    turn = candidate.at_once * batch_s / min(candidate.at_once, cpus)
+    at_once = max(candidate.num_workers, candidate.prefetch_threads, 1)  # batches that are loaded in parallel
+    turn = at_once * batch_s / min(at_once, cpus)
     return (start_s if candidate.num_workers else 0.0) + batch_s + turn + max(loading_s, turn)
 
 

@@ -38,11 +38,6 @@ class CandidateSettings:
         return (self.num_workers, self.prefetch_threads, self.num_workers * (self.prefetch_factor or 0))
 
     @property
-    def at_once(self) -> int:
-        """Return how many batches are loaded in parallel: one by each worker process or thread."""
-        return max(self.num_workers, self.prefetch_threads, 1)
-
-    @property
     def is_in_main_process(self) -> bool:
         """Return whether the main process loads each batch on request, without worker processes and without threads."""
         return not (self.num_workers or self.prefetch_threads)

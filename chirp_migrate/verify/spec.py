@@ -166,10 +166,6 @@ class LoaderPassTrace:
     unpicklable: str = ""
     unseen: list[str] = field(default_factory=list)
 
-    def mean_loss(self) -> float | None:
-        """Return the mean loss over all batches; None if no loss module ran."""
-        return sum(map(float.fromhex, self.losses)) / len(self.losses) if self.losses else None
-
 
 @dataclass
 class EntryPointRecord:

@@ -14,7 +14,7 @@ def check(recording: Recording) -> Iterator[Problem]:
         for one in recording.passes_of_loader(loader):
             runs = [run for run in recording.runs_of(one) if run.tasks and run.worker >= 0]
             # Each worker computes in its main thread, too.
-            threads = [1 + run.native_threads for run in runs]
+            threads = [1 + max(task.native_threads for task in run.tasks) for run in runs]
             if len(threads) < 2 or min(threads) < 2 or sum(threads) <= recording.cpus:
                 continue
             yield Problem.at(

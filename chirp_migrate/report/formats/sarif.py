@@ -97,20 +97,14 @@ class _Run:
         ]
 
     def to_json(self) -> _Json:
-        return {
-            "tool": _tool("chirp-migrate", [*map(_rule, self._rules)]),
-            "invocations": [self._invocation()],
-            "results": self._results(),
-        }
-
-    def _invocation(self) -> _Json:
-        plan = self._check.plan
-        notes = [{"level": "note", "message": _message(note)} for note in plan.notes]
-        return {
+        notes = [{"level": "note", "message": _message(note)} for note in self._check.plan.notes]
+        invocation = {
             "executionSuccessful": True,
             "exitCode": int(self._check.exit_code),
-            "toolExecutionNotifications": [*map(self._skipped_file, plan.skipped), *notes],
+            "toolExecutionNotifications": [*map(self._skipped_file, self._check.plan.skipped), *notes],
         }
+        rules = [*map(_rule, self._rules)]
+        return {"tool": _tool("chirp-migrate", rules), "invocations": [invocation], "results": self._results()}
 
     def _skipped_file(self, one: SkippedFile) -> _Json:
         place = {"physicalLocation": {"artifactLocation": self._location(one.path)}}

@@ -203,6 +203,6 @@ def _last_losses(passes: Sequence[LoaderPassTrace]) -> str:
     """Return the mean losses of the last training epoch and the last validation, such as ``0.3100 / 0.4200``."""
     texts = []
     for role in ("train", "validation"):
-        means = [loss for record in passes if record.role == role and (loss := record.mean_loss()) is not None]
-        texts.append(f"{means[-1]:.4f}" if means else "-")
+        losses = [record.losses for record in passes if record.role == role and record.losses]
+        texts.append(f"{sum(map(float.fromhex, losses[-1])) / len(losses[-1]):.4f}" if losses else "-")
     return " / ".join(texts)

@@ -181,7 +181,9 @@ class EpochTimer(Interception):
             try:
                 batch = advance()
             except StopIteration:
-                self._count_lost_workers(loader)
+                if getattr(loader, "lost_workers", False) and loader not in self._lost:
+                    self._lost.add(loader)
+                    self._visit.lost_workers += 1
                 raise
             wait_s, epoch = time.perf_counter() - asked, self._epoch
             if trains:
@@ -274,11 +276,6 @@ class EpochTimer(Interception):
             self._visit.gpu_percent.append(percent)
         # Not from NVML, which would also count the memory of the other version's process on the same GPUs.
         self._visit.gpu_bytes = sum(map(torch.cuda.max_memory_reserved, range(torch.cuda.device_count())))
-
-    def _count_lost_workers(self, loader: Any) -> None:
-        if getattr(loader, "lost_workers", False) and loader not in self._lost:
-            self._lost.add(loader)
-            self._visit.lost_workers += 1
 
 
 def _finish_device() -> None:
