@@ -219,7 +219,7 @@ def parse_verify_options(*arguments: str) -> VerifyOptions:
 
 
 def _run_verification(root: Path, path: Path, baseline: str | None, options: VerifyOptions, output: Output) -> int:
-    began = time.monotonic()
+    deadline = time.monotonic() + options.budget_s
     with output.progress("reading the project and its journal") as progress:
         before = find_original_version(root, baseline)
         verified = hashes_of_written_files(root)
@@ -228,13 +228,12 @@ def _run_verification(root: Path, path: Path, baseline: str | None, options: Ver
         progress(ProgressStep("importing PyTorch"))
         from chirp_migrate.verify.session import verify_versions
 
-        report = verify_versions(root, before, verified, options, progress, began)
+        report = verify_versions(root, before, options, progress, deadline)
         from chirp_migrate.doctor.of_traces import find_problems_in_passes
 
         has_own_data = options.source is not TrainingSource.FOUND or options.sizes.data is not None
-        report = msgspec.structs.replace(
-            report, problems=find_problems_in_passes(report.passes.get("after", {}), has_own_data)
-        )
+        problems = find_problems_in_passes(report.passes.get("after", {}), has_own_data)
+        report = msgspec.structs.replace(report, problems=problems, files=verified)
     output.write(report)
     more = [store_result(root, report)]
     if not output.verbose:

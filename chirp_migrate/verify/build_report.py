@@ -44,7 +44,6 @@ def build_report(
     equivalence: Equivalence,
     rounds: Rounds,
     seconds_by_activity: Mapping[str, float],
-    **conditions: Any,
 ) -> VerifyReport:
     """Build the report of a verification from all its measurements.
 
@@ -60,7 +59,6 @@ def build_report(
             difference.
         seconds_by_activity: dictionary, name of an activity of ``verify``, such as ``warming up`` → seconds of this
             activity.
-        conditions: the report fields ``before``, ``copies`` and ``files``, which are known before the measurement.
     """
     labels = [entry.label for entry in discovery.entry_points if entry.label not in recorded_runs.failing]
     judge = judge_rounds(rounds, settings.threshold, settings.margin, settings.strict)
@@ -127,7 +125,6 @@ def build_report(
             unseen=_describe_uncompared_objects(traces),
         ),
         **_provenance(),
-        **conditions,
     )
 
 

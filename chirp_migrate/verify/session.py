@@ -14,8 +14,8 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+import msgspec
 import torch
 
 from chirp_migrate.console.progress import Progress, ProgressStep
@@ -42,28 +42,20 @@ _RESERVED = 1 / 12
 
 
 def verify_versions(
-    root: Path,
-    original: OriginalVersion,
-    file_hashes: Mapping[str, str | None],
-    options: VerifyOptions,
-    progress: Progress,
-    started_at: float | None = None,
+    root: Path, original: OriginalVersion, options: VerifyOptions, progress: Progress, deadline: float
 ) -> VerifyReport:
     """Compare and time a project before and after the migration, and return the report with the verdict.
 
     Args:
         root: folder of the migrated project.
         original: the version before the migration.
-        file_hashes: dictionary, path of a file that ``apply`` changed → SHA-256 of the file now, for the report; None
-            if the file does not exist.
         options: the options of the verification.
         progress: function that is called with progress messages.
-        started_at: time at which the time budget starts, in seconds of ``time.monotonic``; None for the present time.
+        deadline: time at which the time budget ends, in seconds of ``time.monotonic``.
 
     Raises:
         WorkloadFailed: the project's code failed in one of the versions.
     """
-    deadline = (time.monotonic() if started_at is None else started_at) + options.budget_s
     with temporary_folder("chirp-migrate-verify-") as scratch:
         progress(ProgressStep("copying the project for both versions"))
         trees, notes = copy_both_versions(root, original, options, scratch)
@@ -78,8 +70,8 @@ def verify_versions(
                 "the script runs in a copy of each version, but can change files at absolute paths, use the network, "
                 "and log to experiment trackers"
             )
-        conditions = {"before": original.described, "copies": list(notes), "files": dict(file_hashes)}
-        return run_all_processes(trees, discovery, options, progress, deadline, **conditions)
+        report = run_all_processes(trees, discovery, options, progress, deadline)
+    return msgspec.structs.replace(report, before=original.described, copies=list(notes))
 
 
 def run_all_processes(
@@ -88,7 +80,6 @@ def run_all_processes(
     settings: VerifyOptions,
     progress: Progress,
     deadline: float,
-    **conditions: Any,
 ) -> VerifyReport:
     """Run all processes of a verification, and return the report.
 
@@ -98,7 +89,6 @@ def run_all_processes(
         settings: the options of the verification.
         progress: function that is called with progress messages.
         deadline: time at which the time budget ends, in seconds of ``time.monotonic``.
-        conditions: the report fields ``before``, ``copies`` and ``files``, which are known before the measurement.
 
     Raises:
         WorkloadFailed: the project's code crashed or hung in one of the versions.
@@ -141,7 +131,7 @@ def run_all_processes(
         why = "not timed: the version before the migration fails with the number of samples that the timing uses"
         equivalence.notes += [f"{label}: {why}: {error}" for label, error in failing]
     settings = replace(settings, threads=children.threads)
-    return build_report(discovery, settings, watched, equivalence, rounds, children.spent_s, **conditions)
+    return build_report(discovery, settings, watched, equivalence, rounds, children.spent_s)
 
 
 def _run_rounds(
