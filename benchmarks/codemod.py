@@ -16,32 +16,24 @@ from pathlib import Path
 
 import click
 from codemod_bench import growth, report
-from codemod_bench.packages import PACKAGES, Package, Unavailable, default_cache, fetch, unpack
-from codemod_bench.speed import Timed, contenders, install_torchfix, measure, usable_cpus
+from codemod_bench.packages import PACKAGES, Package, Unavailable, cache_option, chosen, fetch, keep_option, unpack
+from codemod_bench.speed import Timed, contenders, install_torchfix, measure
 from codemod_bench.survey import Surveyed, survey
 from harness import Progress, check_option, conditions, end, output_option, write
+
+from chirp_migrate.cli.options import WholeNumbers
+from chirpid_patch.machine.cpus import usable_cpus
 
 _ROUNDS = 3
 _TREES = ("lightning", "pytorch-ignite", "accelerate", "avalanche-lib")
 
 
-def _chosen(names: tuple[str, ...]) -> list[Package]:
-    wanted = [part.strip() for joined in names for part in joined.split(",")]
-    known = {package.name: package for package in PACKAGES}
-    unknown = sorted(set(wanted) - known.keys())
-    if unknown:
-        raise click.BadParameter(f"there is no package {unknown[0]!r}; the packages are {', '.join(known)}")
-    return [known[name] for name in wanted]
-
-
 def _survey(packages: list[Package], cache: Path, keep: Path | None, progress: Progress) -> list[Surveyed]:
     results = []
     with tempfile.TemporaryDirectory() as folder:
-        scratch = Path(folder) if keep is None else keep
-        for number, package in enumerate(packages, 1):
-            progress.step(f"[{number}/{len(packages)}] {package.name} {package.version}")
+        for package in progress.each(packages):
             try:
-                result = survey(package, cache, scratch, keep=keep is not None)
+                result = survey(package, cache, keep or Path(folder), keep=keep is not None)
             except Unavailable as error:
                 raise click.ClickException(str(error)) from None
             for kind, places in result.problems.items():
@@ -54,19 +46,11 @@ def _speed(packages: list[Package], cache: Path, rounds: int, progress: Progress
     jobs = usable_cpus()
     everyone = contenders(jobs, install_torchfix(cache))
     results = []
-    for package in packages:
+    for package in progress.each(packages):
         with tempfile.TemporaryDirectory() as folder:
             tree = unpack(fetch(package, cache), Path(folder))
-            name = f"{package.name} {package.version}"
-            progress.step(name)
-            results.append(measure(name, tree, everyone, rounds, jobs, progress))
+            results.append(measure(str(package), tree, everyone, rounds, jobs, progress))
     return results
-
-
-def _grow(packages: list[Package], sizes: str, cache: Path, progress: Progress) -> list[growth.Grown]:
-    if not all(one.strip().isdecimal() for one in sizes.split(",")):
-        raise click.BadParameter(f"pass numbers of files, separated by commas, such as 500,1000, not {sizes!r}.")
-    return growth.measure(packages, [int(one) for one in sizes.split(",")], cache, usable_cpus(), progress)
 
 
 _EPILOG = f"""\b
@@ -90,18 +74,13 @@ Packages: {", ".join(package.name for package in PACKAGES)}
 @click.option("--rounds", type=click.IntRange(min=1), default=_ROUNDS, show_default=True, help="Timings of each tool.")
 @click.option(
     "--sizes",
-    default=",".join(map(str, growth.SIZES)),
+    type=WholeNumbers(1),
+    default=growth.SIZES,
     show_default=True,
     help="Numbers of files in the trees of the growth part (500,1000).",
 )
-@click.option(
-    "--cache",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for downloads.  [default: chirp-migrate-bench in the user's cache folder]",
-)
-@click.option(
-    "--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep the surveyed trees in this folder."
-)
+@cache_option
+@keep_option
 @output_option
 @check_option
 def main(
@@ -109,25 +88,25 @@ def main(
     packages: tuple[str, ...],
     trees: tuple[str, ...],
     rounds: int,
-    sizes: str,
-    cache: Path | None,
+    sizes: tuple[int, ...],
+    cache: Path,
     keep: Path | None,
     output: Path,
     check: bool,
 ) -> None:
     """Migrate packages from PyPI, check the result, and compare the time with other tools."""
-    cache, progress = cache or default_cache(), Progress()
-    chosen = _chosen(packages) if packages else list(PACKAGES)
-    timed_trees = _chosen(trees)
-    surveyed = _survey(chosen, cache, keep, progress) if only in (None, "survey") else []
+    progress, surveyed_packages, timed_trees = Progress(), chosen(packages), chosen(trees)
+    surveyed = _survey(surveyed_packages, cache, keep, progress) if only in (None, "survey") else []
     timed = _speed(timed_trees, cache, rounds, progress) if only in (None, "speed") else []
-    grown = _grow(chosen, sizes, cache, progress) if only in (None, "growth") else []
+    grown: list[growth.Grown] = []
+    if only in (None, "growth"):
+        grown = growth.measure(surveyed_packages, sizes, cache, usable_cpus(), progress)
     progress.end()
     settings: report.Settings = {
         **conditions(1),
         "rounds": rounds,
         "reduced": bool(packages) or (bool(timed) and rounds < _ROUNDS),
-        "packages": [asdict(package) for package in chosen],
+        "packages": [asdict(package) for package in surveyed_packages],
     }
     reached = report.outcomes(surveyed, timed, grown, contenders(usable_cpus(), Path("torchfix")))
     text = report.as_markdown(surveyed, timed, grown, reached, settings)

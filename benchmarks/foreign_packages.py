@@ -26,8 +26,8 @@ from typing import Any
 
 import click
 import numpy as np
-from codemod_bench.packages import Unavailable, default_cache, fetch, unpack
-from gains import packages_by_name, recorded_gains
+from codemod_bench.packages import MORE_PACKAGES, PACKAGES, Unavailable, cache_option, chosen, fetch, unpack
+from gains import recorded_gains
 from harness import (
     RESULTS,
     TOOL,
@@ -103,7 +103,7 @@ def _interval(ratios: list[float]) -> tuple[float, float]:
 
 def _measured(case: Case, cache: Path, installed: Path, rounds: int) -> dict[str, Any]:
     """Return the times of the epochs of one case."""
-    package = packages_by_name()[case.package]
+    [package] = chosen([case.package], (*PACKAGES, *MORE_PACKAGES))
     with tempfile.TemporaryDirectory() as scratch:
         trees = {side: unpack(fetch(package, cache), Path(scratch) / side) for side in _SIDES}
         file = trees["after"] / case.file
@@ -130,7 +130,7 @@ def _measured(case: Case, cache: Path, installed: Path, rounds: int) -> dict[str
     }
     return {
         "case": case.name,
-        "package": f"{package.name} {package.version}",
+        "package": str(package),
         "place": f"{case.file}:{case.line}",
         "gain": _gain_of(case),
         "newly_picklable": picklable["after"] and not picklable["before"],
@@ -187,7 +187,7 @@ def _page(rows: list[dict[str, Any]], goals: list[Goal], settings: dict[str, Any
 
 
 @click.command()
-@click.option("--cache", type=click.Path(path_type=Path), default=default_cache, help="Folder for downloads.")
+@cache_option
 @click.option("--rounds", default=60, show_default=True, help="Number of timed epochs of each version.")
 @click.option("--only", multiple=True, help="Only cases whose name contains TEXT.")
 @check_option

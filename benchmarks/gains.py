@@ -23,187 +23,16 @@ from pathlib import Path
 from typing import Any
 
 import click
-from codemod_bench.packages import PACKAGES, Package, Unavailable, default_cache, fetch, unpack
+from codemod_bench.packages import MORE_PACKAGES, PACKAGES, Package, Unavailable, cache_option, fetch, unpack
 from harness import RESULTS, TOOL, Progress, conditions, made_by, output_option, table, write
 
 from chirp_migrate.additions.requirement_pins import version_conflicts
 from chirp_migrate.plans.plan import GainKind
 
-#: Packages with training code, in addition to the packages of the survey.
-_MORE: tuple[Package, ...] = (
-    Package(
-        "chemprop",
-        "2.3.1",
-        "chemprop-2.3.1.tar.gz",
-        "b9ddcf1b4d6657b4baddcbfd563855e00bd7d7b8baae2c460f9ef181a56edae0",
-    ),
-    Package(
-        "deepctr-torch",
-        "0.3.0",
-        "deepctr_torch-0.3.0.tar.gz",
-        "3ba2d2ea8d59eb196b66d164599102983e60b4b48283b5ba600c867092fb0176",
-    ),
-    Package(
-        "deepforest",
-        "2.1.0",
-        "deepforest-2.1.0.tar.gz",
-        "fa224f3ae3c099876296f3b821de759a3be780162a19d49b42b313e0fc328d45",
-    ),
-    Package(
-        "demucs",
-        "4.1.0",
-        "demucs-4.1.0.tar.gz",
-        "d94c4f7dac886595b66af405c0fd1756fa00c297183f1cf021fd2eeedeeb67b2",
-    ),
-    Package(
-        "kraken",
-        "7.1.1",
-        "kraken-7.1.1.tar.gz",
-        "489079856742ad308a069321a62f89c4eecb008ef4529798a19ff8799ae875d5",
-    ),
-    Package(
-        "learn2learn",
-        "0.2.0",
-        "learn2learn-0.2.0.tar.gz",
-        "69f1d7cb0d0a6be7a2c6ad8e83e2ebbe70fb05e51d61e45e63078b40c75ea419",
-    ),
-    Package(
-        "neuralforecast",
-        "3.3.0",
-        "neuralforecast-3.3.0.tar.gz",
-        "73fbb9b8ba194c6f06e64d2f137855c98616af7f2488c7107abb05516a22ebe7",
-    ),
-    Package(
-        "nnunetv2",
-        "2.8.1",
-        "nnunetv2-2.8.1.tar.gz",
-        "63646638f1bbbaaa9f2a7f92dda44b992581435e45556529f0d8190f6c80dfcc",
-    ),
-    Package(
-        "open-clip-torch",
-        "3.3.0",
-        "open_clip_torch-3.3.0.tar.gz",
-        "904b1a9f909df8281bb3de60ab95491cd2994a509177ea4f9d6292a84fe24d6d",
-    ),
-    Package(
-        "openunmix",
-        "1.3.0",
-        "openunmix-1.3.0.tar.gz",
-        "cc9245ce728700f5d0b72c67f01be4162777e617cdc47f9b035963afac180fc8",
-    ),
-    Package(
-        "pyod",
-        "3.6.7",
-        "pyod-3.6.7.tar.gz",
-        "26e189ee93b85e6f11a4155674e77818fed3a25d96b6ae613a885b143d624e12",
-    ),
-    Package(
-        "pytorch-metric-learning",
-        "2.9.0",
-        "pytorch-metric-learning-2.9.0.tar.gz",
-        "27a626caf5e2876a0fd666605a78cb67ef7597e25d7a68c18053dd503830701f",
-    ),
-    Package(
-        "pytorch-tabnet",
-        "4.1.0",
-        "pytorch_tabnet-4.1.0.tar.gz",
-        "18887b993a8bf86ec05a576b5cf93f09e08b778cd9f418c5b254b6566df673a5",
-    ),
-    Package(
-        "salesforce-merlion",
-        "2.0.4",
-        "salesforce_merlion-2.0.4.tar.gz",
-        "adc939ec07d95d64a97e6019c5e709dbf03d2eb7b7adc28d80ebfe8a5a84d2a8",
-    ),
-    Package(
-        "sbi",
-        "0.27.0",
-        "sbi-0.27.0.tar.gz",
-        "3e59c832d37612bcd308c24207706e7f47250e7471fd15609f08f91e31b0f17c",
-    ),
-    Package(
-        "speechbrain",
-        "1.1.2",
-        "speechbrain-1.1.2.tar.gz",
-        "a49328b61f6e6caa0e01ab4e32bc15b564114953e30718b1379d2e1d764e426a",
-    ),
-    Package(
-        "torchreid",
-        "0.2.5",
-        "torchreid-0.2.5.tar.gz",
-        "bc1055c6fb8444968798708dd13fdad00148e9d7cf3cb18cf52f4b949857fe08",
-    ),
-    Package(
-        "braindecode",
-        "1.8.1",
-        "braindecode-1.8.1.tar.gz",
-        "9267480d04698163e4310104680a62a8d491fcffe3fbd0a8b7006f5d01b3e8b9",
-    ),
-    Package(
-        "cleanlab",
-        "2.9.0",
-        "cleanlab-2.9.0.tar.gz",
-        "abe25fe0c772ced8c4b36a94e0de71726db00802224b7fb7bee06db6ff95eb4e",
-    ),
-    Package(
-        "pypots",
-        "1.5",
-        "pypots-1.5.tar.gz",
-        "e22e8bb9949ada1132984634d00ba35003180b1cafb99cdcc19cfe659f80f598",
-    ),
-    Package(
-        "pytorch-tabular",
-        "1.2.0",
-        "pytorch_tabular-1.2.0.tar.gz",
-        "1b96b576eb3de443840b313d0b298293eaf83dcfdbba53ed8974b76d1351b821",
-    ),
-    Package(
-        "recbole",
-        "1.2.1",
-        "recbole-1.2.1.tar.gz",
-        "f00a94be7bf1c62d7cb5ac52bdd7c6355a499b1eb7e05d652f110fffa9a9d0a8",
-    ),
-    Package(
-        "sentence-transformers",
-        "6.2.0",
-        "sentence_transformers-6.2.0.tar.gz",
-        "1e3cd8796ab7bcad4cfa2f51e2083d8b37b15d6b68e6fa6b91a147c67380574d",
-    ),
-    Package(
-        "setfit",
-        "1.2.0",
-        "setfit-1.2.0.tar.gz",
-        "ed87e37cb7a35b04dac398c55e2dc9642a4b098d64cdf4b91a91d55dbae1de43",
-    ),
-    Package(
-        "simpletransformers",
-        "0.70.8",
-        "simpletransformers-0.70.8.tar.gz",
-        "a4287ee20a4138917715dc9f6d535fc51e57bb21d17ff60fb11fab0370db67bc",
-    ),
-    Package(
-        "torchtuples",
-        "0.2.2",
-        "torchtuples-0.2.2.tar.gz",
-        "e0c7fe69977eb594fd9e81015821bb62c849be94d378bd072bdcb08cd68fffc3",
-    ),
-    Package(
-        "tsai",
-        "1.0.1",
-        "tsai-1.0.1.tar.gz",
-        "7ef31c7de6bf5ff551a5e3f0fbae8ee92a2cc550b1381e82485be7cd724bc012",
-    ),
-)
-
 #: Largest number of loaders of one package in a sample.
 _MOST_OF_ONE = 4
 _JUDGEMENTS = RESULTS / "gains_judged.json"
 _KINDS = tuple(kind.value for kind in GainKind)
-
-
-def packages_by_name() -> dict[str, Package]:
-    """Return the packages of the survey, and other packages with training code, by name."""
-    return {package.name: package for package in (*PACKAGES, *_MORE)}
 
 
 def recorded_gains(folder: Path) -> list[dict[str, Any]]:
@@ -235,7 +64,7 @@ def _measured(package: Package, cache: Path) -> dict[str, Any]:
         loaders = [one for one in document["findings"] if one["rule"] == "CHP001" and one["gain"] is not None]
         kinds = Counter(one["gain"]["kind"] for one in loaders)
         return {
-            "package": f"{package.name} {package.version}",
+            "package": str(package),
             "loaders": len(loaders),
             **{kind: kinds[kind] for kind in _KINDS},
             "hunks": sum(len(file.get("hunks", ())) for file in document["files"]),
@@ -327,7 +156,7 @@ def _page(rows: list[dict[str, Any]], settings: dict[str, Any]) -> str:
 
 
 @click.command()
-@click.option("--cache", type=click.Path(path_type=Path), default=default_cache, help="Folder for downloads.")
+@cache_option
 @click.option("--only", multiple=True, help="Plan only this package; keep all other results.")
 @click.option("--sample", type=int, help="Only print this number of random loaders from gains.json.")
 @click.option("--seed", default=40, show_default=True, help="Seed of the random choice.")
@@ -339,7 +168,7 @@ def main(cache: Path, only: tuple[str, ...], sample: int | None, seed: int, outp
             click.echo("\t".join(one.values()))
         return
     progress = Progress()
-    packages, settings = (*PACKAGES, *_MORE), conditions(threads=1)
+    packages, settings = (*PACKAGES, *MORE_PACKAGES), conditions(threads=1)
     known = {row["package"]: row for row in recorded_gains(output)} if only else {}
     for package in packages:
         if only and package.name not in only:
@@ -351,8 +180,7 @@ def main(cache: Path, only: tuple[str, ...], sample: int | None, seed: int, outp
             click.echo(str(error), err=True)
             continue
         known[row["package"]] = row
-        names = [f"{one.name} {one.version}" for one in packages]
-        rows = [known[name] for name in names if name in known]
+        rows = [known[str(one)] for one in packages if str(one) in known]
         write(output, "gains", _page(rows, settings), {"settings": settings, "packages": rows})
     progress.end()
 

@@ -95,6 +95,12 @@ class Progress:
         self._step = text
         self._show(text) if self._live else click.echo(f"{self._elapsed()} {text}", err=True)
 
+    def each(self, items: Sequence[_T]) -> Iterator[_T]:
+        """Yield the items. Each item is a step, with its number and its text."""
+        for number, item in enumerate(items, 1):
+            self.step(f"[{number}/{len(items)}] {item}")
+            yield item
+
     def __call__(self, doing: str) -> None:
         """Show a part of the present step."""
         if self._live:

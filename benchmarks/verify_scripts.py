@@ -25,20 +25,13 @@ from typing import Any
 
 import click
 import numpy as np
-from codemod_bench.packages import PACKAGES, Package, default_cache, fetch, unpack
+from codemod_bench.packages import PACKAGES, SCRIPT_PACKAGES, cache_option, chosen, fetch, unpack
 from harness import ROOT, TOOL, Goal, Progress, check_option, conditions, end, made_by, output_option, table, write
 
 from chirp_migrate.exit_codes import ExitCode
 
 STAND_IN = ROOT / "benchmarks" / "scripts_bench"
 FINE = (ExitCode.OK, ExitCode.NOT_SHOWN, ExitCode.MODEL_BOUND)
-
-ACCELERATED = Package(
-    "pytorch-accelerated",
-    "0.1.61",
-    "pytorch_accelerated-0.1.61.tar.gz",
-    "3a2c598fdf2f0f148be1a1388bfab7f04bb5f2b23cc1f69d6f8f6ffeb60668e6",
-)
 
 
 def write_names(folder: Path) -> None:
@@ -122,7 +115,7 @@ class Outcome:
 
 def verified(script: Script, cache: Path, site: Path, options: tuple[str, ...], scratch: Path) -> Outcome:
     """Examine a copy of the script's folder, migrate it, and verify it."""
-    package = next(one for one in (*PACKAGES, ACCELERATED) if one.name == script.package)
+    [package] = chosen([script.package], (*PACKAGES, *SCRIPT_PACKAGES))
     source = unpack(fetch(package, cache), scratch / "source") / script.folder
     if script.write_data is not None:
         script.write_data(source)
@@ -160,9 +153,10 @@ def _bytes(root: Path, name: Path) -> bytes:
 @click.command()
 @click.argument("options", nargs=-1, type=click.UNPROCESSED)
 @click.option("--only", default="", metavar="TEXT", help="Only scripts whose package or command line contains TEXT.")
+@cache_option
 @output_option
 @check_option
-def main(options: tuple[str, ...], only: str, output: Path, check: bool) -> None:
+def main(options: tuple[str, ...], only: str, cache: Path, output: Path, check: bool) -> None:
     """Verify every script; OPTIONS (after --) are passed to verify."""
     progress = Progress()
     outcomes = []
@@ -172,7 +166,7 @@ def main(options: tuple[str, ...], only: str, output: Path, check: bool) -> None
         subprocess.run(pip, check=True, capture_output=True)
         for number, script in enumerate(one for one in SCRIPTS if only in f"{one.package} {' '.join(one.words)}"):
             progress.step(f"{script.package}: {' '.join(script.words)}")
-            outcomes.append(verified(script, default_cache(), site, options, Path(folder) / str(number)))
+            outcomes.append(verified(script, cache, site, options, Path(folder) / str(number)))
             click.echo(" | ".join(_row(outcomes[-1])), err=True)
     progress.end()
     settings = conditions(next((one.report["machine"]["threads"] for one in outcomes if one.report), 1))

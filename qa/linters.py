@@ -19,13 +19,22 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import click
 
-from benchmarks.codemod_bench.packages import PACKAGES, Package, Unavailable, default_cache, fetch, unpack
+from benchmarks.codemod_bench.packages import (
+    PACKAGES,
+    Package,
+    Unavailable,
+    cache_option,
+    chosen,
+    fetch,
+    keep_option,
+    unpack,
+)
 from benchmarks.harness import QA_RESULTS, TOOL, Goal, Progress, conditions, end, goal_lines, made_by, table, write
 
 if sys.version_info >= (3, 11):
@@ -151,7 +160,7 @@ def check_package(package: Package, cache: Path, scratch: Path) -> Checked:
     """
     root = unpack(fetch(package, cache), scratch / package.name)
     tools = configured_tools(root)
-    result = Checked(f"{package.name} {package.version}")
+    result = Checked(str(package))
     if not tools:
         return result
     _run(["git", "init", "--quiet"], root)
@@ -261,27 +270,18 @@ Packages: {", ".join(package.name for package in PACKAGES)}
 
 
 @click.command(epilog=_EPILOG)
-@click.option("--packages", metavar="NAMES", help="Only these packages, separated by commas.")
-@click.option(
-    "--cache",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for downloads.  [default: chirp-migrate-bench in the user's cache folder]",
-)
-@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep the trees in this folder.")
+@click.option("--packages", multiple=True, metavar="NAMES", help="Only these packages (a,b).")
+@cache_option
+@keep_option
 @click.option("--write", "save", is_flag=True, help="Write the results to qa/results.")
-def main(packages: str | None, cache: Path | None, keep: Path | None, save: bool) -> None:
+def main(packages: tuple[str, ...], cache: Path, keep: Path | None, save: bool) -> None:
     """Migrate packages from PyPI, and run their own formatters and linters before and after."""
-    chosen = packages.split(",") if packages else [one.name for one in PACKAGES]
-    known: Mapping[str, Package] = {one.name: one for one in PACKAGES}
-    if unknown := [name for name in chosen if name not in known]:
-        raise click.BadParameter(f"nothing is called {unknown[0]!r}; there are {', '.join(known)}")
     checked: list[Checked] = []
     progress = Progress()
     with tempfile.TemporaryDirectory() as folder:
-        for number, name in enumerate(chosen, 1):
-            progress.step(f"[{number}/{len(chosen)}] {name}")
+        for package in progress.each(chosen(packages)):
             try:
-                one = check_package(known[name], cache or default_cache(), keep or Path(folder))
+                one = check_package(package, cache, keep or Path(folder))
             except (Unavailable, Unusable) as error:
                 raise click.ClickException(str(error)) from None
             for problem in one.problems:

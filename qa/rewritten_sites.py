@@ -8,7 +8,6 @@ rewrites, the check lists the reason.
 
 from __future__ import annotations
 
-import subprocess
 import tempfile
 from collections import Counter, defaultdict
 from collections.abc import Iterator
@@ -17,9 +16,9 @@ from typing import Any
 
 import click
 
-from benchmarks.codemod_bench.packages import PACKAGES, Unavailable, default_cache, fetch, unpack
+from benchmarks.codemod_bench.packages import Package, Unavailable, cache_option, chosen, fetch, unpack
 from benchmarks.harness import QA_RESULTS, ROOT, Progress, conditions, made_by, table, write
-from qa.same_plans import planned
+from qa.same_plans import checked_out, planned
 
 #: A site: rule, path, line and column.
 _Site = tuple[str, str, int, int]
@@ -30,10 +29,16 @@ def _sites(plan: dict[str, Any], rules: tuple[str, ...]) -> dict[_Site, dict[str
     return {(one["rule"], one["path"], one["line"], one["column"]): one for one in found}
 
 
-def _trees(packages: tuple[str, ...], folders: tuple[Path, ...], scratch: Path) -> Iterator[tuple[str, Path]]:
-    for package in (one for one in PACKAGES if not packages or one.name in packages):
+def _rewritten(sites: dict[_Site, dict[str, Any]]) -> set[_Site]:
+    return {site for site, finding in sites.items() if finding["status"] == "rewrite"}
+
+
+def _trees(
+    packages: list[Package], folders: tuple[Path, ...], cache: Path, scratch: Path
+) -> Iterator[tuple[str, Path]]:
+    for package in packages:
         try:
-            yield f"{package.name} {package.version}", unpack(fetch(package, default_cache()), scratch / package.name)
+            yield str(package), unpack(fetch(package, cache), scratch / package.name)
         except Unavailable as reason:
             click.echo(str(reason), err=True)
     yield from ((folder.name, folder) for folder in folders)
@@ -42,54 +47,38 @@ def _trees(packages: tuple[str, ...], folders: tuple[Path, ...], scratch: Path) 
 @click.command()
 @click.argument("revision")
 @click.argument("folders", nargs=-1, type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option(
-    "--package",
-    "packages",
-    multiple=True,
-    type=click.Choice([one.name for one in PACKAGES]),
-    help="Only this package. [all]",
-)
+@click.option("--package", "packages", multiple=True, metavar="NAMES", help="Only these packages (a,b). [all]")
 @click.option("--rule", "rules", multiple=True, default=("CHP006", "CHP007", "CHP012"), show_default=True)
 @click.option("--write", "save", is_flag=True, help="Write qa/results/rewritten-sites.md.")
+@cache_option
 def main(
-    revision: str, folders: tuple[Path, ...], packages: tuple[str, ...], rules: tuple[str, ...], save: bool
+    revision: str, folders: tuple[Path, ...], packages: tuple[str, ...], rules: tuple[str, ...], save: bool, cache: Path
 ) -> None:
     """Compare the sites that REVISION rewrites with the sites that this tree rewrites."""
     before: Counter[str] = Counter()
-    kept: Counter[str] = Counter()
+    now: Counter[str] = Counter()
     new: Counter[str] = Counter()
     declined: dict[str, list[str]] = defaultdict(list)
     progress, names = Progress(), []
-    with tempfile.TemporaryDirectory() as folder:
-        checkout = Path(folder) / "checkout"
-        checkout.mkdir()
-        archive = subprocess.run(["git", "archive", revision], cwd=ROOT, capture_output=True, check=True)
-        subprocess.run(["tar", "-x", "-C", str(checkout)], input=archive.stdout, check=True)
-        for name, tree in _trees(packages, folders, Path(folder)):
+    with tempfile.TemporaryDirectory() as folder, checked_out(revision) as checkout:
+        for name, tree in _trees(chosen(packages), folders, cache, Path(folder)):
             progress.step(name)
             names.append(name)
             select = ("--select", ",".join(rules))
             then = _sites(planned(checkout, tree, *select), rules)
-            now = _sites(planned(ROOT, tree, *select, "--all-loaders"), rules)
-            for site, finding in then.items():
-                if finding["status"] == "rewrite":
-                    rule = site[0]
-                    before[rule] += 1
-                    same = now.get(site, {"status": "", "message": "no finding"})
-                    kept[rule] += same["status"] == "rewrite"
-                    if same["status"] != "rewrite":
-                        reason = same["message"].partition("not rewritten: ")[2] or same["message"]
-                        declined[rule].append(f"{name}, `{site[1]}:{site[2]}`: {reason}")
-            new.update(
-                site[0]
-                for site, finding in now.items()
-                if finding["status"] == "rewrite" and then.get(site, {}).get("status") != "rewrite"
-            )
+            found = _sites(planned(ROOT, tree, *select, "--all-loaders"), rules)
+            rewritten, still = _rewritten(then), _rewritten(found)
+            before.update(site[0] for site in rewritten)
+            now.update(site[0] for site in rewritten & still)
+            new.update(site[0] for site in still - rewritten)
+            for site in (one for one in then if one in rewritten - still):
+                message = found.get(site, {"message": "no finding"})["message"]
+                reason = message.partition("not rewritten: ")[2] or message
+                declined[site[0]].append(f"{name}, `{site[1]}:{site[2]}`: {reason}")
     progress.end()
-    rows = [[rule, before[rule], kept[rule], new[rule], "<br>".join(declined[rule])] for rule in rules]
-    rows.append(["all", before.total(), kept.total(), new.total(), ""])
-    lines = table(["rule", f"sites at {revision}", "still rewritten", "new sites", "reasons"], rows)
-    text = "\n".join(lines)
+    rows = [[rule, before[rule], now[rule], new[rule], "<br>".join(declined[rule])] for rule in rules]
+    rows.append(["all", before.total(), now.total(), new.total(), ""])
+    text = "\n".join(table(["rule", f"sites at {revision}", "still rewritten", "new sites", "reasons"], rows))
     click.echo(text)
     if save:
         head = f"# Call sites that {revision} rewrites, and that this revision rewrites"

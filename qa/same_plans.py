@@ -8,18 +8,21 @@ edits. The exit code is 1 if the plans differ.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+import tarfile
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
 
-from benchmarks.codemod_bench.packages import PACKAGES, default_cache, fetch, unpack
+from benchmarks.codemod_bench.packages import Package, cache_option, chosen, fetch, unpack
 from benchmarks.harness import ROOT, TOOL, Progress
 from qa.rule_cases import RULES, cases
 from qa.soundness_programs.programs import make_program
@@ -28,7 +31,7 @@ _FIXTURES = ROOT / "fixtures"
 _PLAN = [*TOOL, "plan", "--tests", "--unsafe", "--no-scaffold", "--json", "-"]
 
 
-def _trees(names: list[str], programs: int, folder: Path) -> Iterator[tuple[str, Path]]:
+def _trees(packages: list[Package], cache: Path, programs: int, folder: Path) -> Iterator[tuple[str, Path]]:
     for fixture in sorted([*_FIXTURES.iterdir(), *(_FIXTURES / "rules").iterdir()]):
         if fixture.is_dir() and fixture.name != "rules":
             yield fixture.name, fixture
@@ -44,9 +47,24 @@ def _trees(names: list[str], programs: int, folder: Path) -> Iterator[tuple[str,
     for number in range(programs):
         (made / f"program_{number}.py").write_text(make_program(number).text, encoding="utf-8")
     yield f"{programs} programs", made
-    for package in PACKAGES:
-        if not names or package.name in names:
-            yield f"{package.name} {package.version}", unpack(fetch(package, default_cache()), folder / package.name)
+    for package in packages:
+        yield str(package), unpack(fetch(package, cache), folder / package.name)
+
+
+@contextmanager
+def checked_out(revision: str) -> Iterator[Path]:
+    """Return a context that yields a folder with the files of ``revision``.
+
+    Raises:
+        click.ClickException: git does not know the revision.
+    """
+    archive = subprocess.run(["git", "archive", revision], cwd=ROOT, capture_output=True)
+    if archive.returncode:
+        raise click.ClickException(f"git cannot export the revision {revision}: pass an existing revision.")
+    with tempfile.TemporaryDirectory() as folder:
+        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+            files.extractall(folder, filter="data")
+        yield Path(folder)
 
 
 def planned(checkout: Path, tree: Path, *options: str) -> dict[str, Any]:
@@ -82,25 +100,18 @@ def _differences(before: dict[str, Any], now: dict[str, Any]) -> Iterator[str]:
 @click.option(
     "--programs", default=600, show_default=True, type=click.IntRange(min=1), help="Number of random programs."
 )
-def main(revision: str, packages: str, programs: int) -> None:
+@cache_option
+def main(revision: str, packages: str, programs: int, cache: Path) -> None:
     """Compare the plans of REVISION with the plans of this tree."""
-    names = [one.strip() for one in packages.split(",") if one.strip()]
+    surveyed = [] if packages == "none" else chosen(filter(None, [packages]))
     progress, differing = Progress(), 0
-    with tempfile.TemporaryDirectory() as folder:
-        checkout = Path(folder) / "checkout"
-        if subprocess.run(
-            ["git", "worktree", "add", "--quiet", "--detach", str(checkout), revision], cwd=ROOT
-        ).returncode:
-            raise click.ClickException(f"git cannot check out the revision {revision}: pass an existing revision.")
-        try:
-            for name, tree in _trees(names, programs, Path(folder)):
-                progress.step(name)
-                found = list(_differences(planned(checkout, tree), planned(ROOT, tree)))
-                differing += len(found)
-                for one in found:
-                    click.echo(f"{name}: {one}")
-        finally:
-            subprocess.run(["git", "worktree", "remove", "--force", str(checkout)], cwd=ROOT, check=True)
+    with tempfile.TemporaryDirectory() as folder, checked_out(revision) as checkout:
+        for name, tree in _trees(surveyed, cache, programs, Path(folder)):
+            progress.step(name)
+            found = list(_differences(planned(checkout, tree), planned(ROOT, tree)))
+            differing += len(found)
+            for one in found:
+                click.echo(f"{name}: {one}")
     progress.end()
     click.echo(f"{differing} differences from {revision} in findings, hunks and bytes; {progress.seconds:.0f} s")
     sys.exit(1 if differing else 0)

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import venv
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,9 +27,18 @@ from xml.etree import ElementTree
 
 import click
 
-from benchmarks.codemod_bench.packages import PACKAGES, Unavailable, default_cache, fetch, unpack
+from benchmarks.codemod_bench.packages import (
+    PACKAGES,
+    Package,
+    Unavailable,
+    cache_option,
+    chosen,
+    fetch,
+    keep_option,
+    unpack,
+)
 from benchmarks.codemod_bench.survey import migrate
-from benchmarks.harness import ROOT
+from benchmarks.harness import ROOT, TOOL, Progress
 from chirp_migrate.training.process import machine as machines
 from qa.pages import write_with_kept_rows
 
@@ -55,7 +64,7 @@ class Suite:
     left_out: Mapping[str, str] = field(default_factory=dict)
 
 
-SUITES = (
+_ALL = (
     Suite(
         "accelerate",
         ("tests/test_*.py",),
@@ -72,6 +81,7 @@ SUITES = (
     Suite("pykeen", ("tests/**/test_*.py",), ("pykeen", "lightning")),
     Suite("skorch", ("skorch/tests/**/test_*.py",), ("skorch", "flaky", "pandas")),
 )
+SUITES = {suite.package: suite for suite in _ALL}
 
 #: Name of a test → its outcome.
 Outcomes = dict[str, str]
@@ -104,7 +114,7 @@ class Compared:
     changed: list[str]
 
 
-def environment(folder: Path, suites: Sequence[Suite]) -> Path:
+def environment(folder: Path, suites: Iterable[Suite]) -> Path:
     """Create a virtual environment with both packages and the needs of the suites; return its Python."""
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
@@ -116,23 +126,22 @@ def environment(folder: Path, suites: Sequence[Suite]) -> Path:
     return python
 
 
-def compare(suite: Suite, python: Path, cache: Path, scratch: Path) -> Compared:
-    """Run the tests of ``suite`` with and without its migration.
+def compare(suite: Suite, package: Package, python: Path, cache: Path, scratch: Path) -> Compared:
+    """Run the tests of ``suite`` with and without the migration of its package.
 
     Raises:
         Unavailable: the package cannot be downloaded.
         Unfinished: the tests do not run to the end.
     """
-    (package,) = (one for one in PACKAGES if one.name == suite.package)
     root = unpack(fetch(package, cache), scratch / suite.package)
     plan = migrate(root, scratch / f"{suite.package}.json")
     files = chosen_tests(suite, root, {one["path"] for one in plan["files"] if one["note"] == "rewrite"})
     after, before, again = (scratch / f"{suite.package}.{when}.xml" for when in ("after", "before", "again"))
     run_tests(suite, root, files, python, after)
-    subprocess.run([sys.executable, "-m", "chirp_migrate", "rollback", str(root)], check=True, capture_output=True)
+    subprocess.run([*TOOL, "rollback", str(root)], check=True, capture_output=True)
     for report in (before, again):
         run_tests(suite, root, files, python, report)
-    return judge(f"{package.name} {package.version}", plan, files, after, before, again)
+    return judge(str(package), plan, files, after, before, again)
 
 
 def judge(name: str, plan: Any, files: list[str], *reports: Path) -> Compared:
@@ -192,15 +201,13 @@ def run_tests(suite: Suite, root: Path, files: Sequence[str], python: Path, repo
 def read_report(report: Path) -> Outcomes:
     """Return the outcome of each test in a report of pytest."""
     tests = ElementTree.parse(report).getroot().iter("testcase")
-    return {f"{one.get('classname')}::{one.get('name')}": _outcome(one) for one in tests}
-
-
-def _outcome(test: ElementTree.Element) -> str:
-    said = {child.tag for child in test}
-    return next((word for tag, word in _WORDS.items() if tag in said), "passed")
-
-
-_WORDS = {"error": "error", "failure": "failed", "skipped": "skipped"}
+    words = {"error": "error", "failure": "failed", "skipped": "skipped"}
+    return {
+        f"{one.get('classname')}::{one.get('name')}": next(
+            (words[child.tag] for child in one if child.tag in words), "passed"
+        )
+        for one in tests
+    }
 
 
 def as_markdown(compared: Sequence[Compared]) -> str:
@@ -226,7 +233,7 @@ def as_markdown(compared: Sequence[Compared]) -> str:
         "",
         "The failing tests also fail before the migration, because they need downloads or other versions.",
         *(f"\nNot run, of {suite.package}: " + "; ".join(f"`{test}` ({why})" for test, why in suite.left_out.items())
-          for suite in SUITES if suite.left_out),
+          for suite in _ALL if suite.left_out),
     ]  # fmt: skip
     for title, listed in (("Changed outcomes", "changed"), ("Flaky tests", "flaky")):
         found = [f"- {one.name}: `{test}`" for one in compared for test in getattr(one, listed)]
@@ -239,38 +246,31 @@ Examples:
   python -m qa suites --write
   python -m qa suites --suites skorch,opacus --python .venv/bin/python
 
-Suites: {", ".join(suite.package for suite in SUITES)}
+Suites: {", ".join(SUITES)}
 """
 
 
 @click.command(epilog=_EPILOG)
-@click.option("--suites", metavar="NAMES", help="Only these suites, separated by commas.")
+@click.option("--suites", multiple=True, metavar="NAMES", help="Only these suites (a,b).")
 @click.option("--python", type=click.Path(path_type=Path), help="Python with all packages.  [default: new environment]")
-@click.option(
-    "--cache",
-    type=click.Path(file_okay=False, path_type=Path),
-    help="Folder for downloads.  [default: chirp-migrate-bench in the user's cache folder]",
-)
-@click.option("--keep", type=click.Path(file_okay=False, path_type=Path), help="Keep the trees in this folder.")
+@cache_option
+@keep_option
 @click.option("--write", is_flag=True, help="Write the results to qa/results.")
-def main(suites: str | None, python: Path | None, cache: Path | None, keep: Path | None, write: bool) -> None:
+def main(suites: tuple[str, ...], python: Path | None, cache: Path, keep: Path | None, write: bool) -> None:
     """Run tests of packages from PyPI with and without a migration of package and tests."""
-    known = {suite.package: suite for suite in SUITES}
-    chosen = suites.split(",") if suites else list(known)
-    if unknown := [name for name in chosen if name not in known]:
-        raise click.BadParameter(f"nothing is called {unknown[0]!r}; there are {', '.join(known)}")
-    compared = []
+    packages = {package.name: package for package in PACKAGES}
+    chosen_suites = {one.name: SUITES[one.name] for one in chosen(suites, [packages[name] for name in SUITES])}
+    compared, progress = [], Progress()
     with tempfile.TemporaryDirectory() as folder:
-        python = (python or environment(Path(folder, "environment"), [known[name] for name in chosen])).absolute()
-        trees = (keep or Path(folder)).absolute()
-        for number, name in enumerate(chosen, 1):
-            click.echo(f"[{number}/{len(chosen)}] {name}", err=True)
+        python = (python or environment(Path(folder, "environment"), chosen_suites.values())).absolute()
+        for name in progress.each([*chosen_suites]):
             try:
-                one = compare(known[name], python, cache or default_cache(), trees)
+                one = compare(SUITES[name], packages[name], python, cache, (keep or Path(folder)).absolute())
             except (Unavailable, Unfinished) as error:
                 raise click.ClickException(str(error)) from None
             click.echo(f"    {one.outcomes}, changed: {one.changed}, flaky: {one.flaky}", err=True)
             compared.append(one)
+    progress.end()
     click.echo(as_markdown(compared))
     if write:
         write_with_kept_rows("suites", as_markdown(compared))

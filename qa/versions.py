@@ -24,7 +24,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from xml.etree import ElementTree
 
 import click
 from packaging.requirements import Requirement
@@ -35,9 +34,10 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-from benchmarks.harness import ROOT
+from benchmarks.harness import ROOT, Progress
 from chirp_migrate.training.process import machine as machines
 from qa.pages import write_with_kept_rows
+from qa.suites import read_report
 
 _PACKAGES = ("chirp_migrate", "chirpid_patch")
 #: The folders of the two distributions, below the folder of the repository.
@@ -245,19 +245,10 @@ def try_out(environment: Interpreter | Debian, folder: Path, *, default_builds: 
     if not report.is_file():
         tried.why_not = f"pytest ended with {ended.returncode}: {(ended.stdout + ended.stderr).strip()[-500:]}"
         return tried
-    count_outcomes(report, tried)
+    outcomes = read_report(report)
+    tried.outcomes = dict(Counter(outcomes.values()))
+    tried.failed = [test for test, outcome in outcomes.items() if outcome in ("failed", "error")]
     return tried
-
-
-def count_outcomes(report: Path, tried: Tried) -> None:
-    """Count the outcomes in pytest's XML file ``report``, and list the failed tests."""
-    counts: Counter[str] = Counter()
-    for test in ElementTree.parse(report).getroot().iter("testcase"):
-        outcome = next((one.tag for one in test if one.tag in ("failure", "error", "skipped")), "passed")
-        counts[outcome] += 1
-        if outcome in ("failure", "error"):
-            tried.failed.append(f"{test.get('classname')}::{test.get('name')}")
-    tried.outcomes = dict(counts)
 
 
 def _needing_torch(tree: Path) -> list[str]:
@@ -342,16 +333,16 @@ def main(only: tuple[str, ...], keep: Path | None, default_builds: bool, write: 
     if unknown := [name for name in only if name not in known]:
         raise click.BadParameter(f"nothing is called {unknown[0]!r}; there are {', '.join(known)}")
     chosen = [known[name] for name in only] or list(ENVIRONMENTS)
-    tried = []
+    tried, progress = [], Progress()
     with tempfile.TemporaryDirectory() as scratch:
         folder = (keep or Path(scratch)).absolute()
-        for number, environment in enumerate(chosen, 1):
-            click.echo(f"[{number}/{len(chosen)}] {environment.name}", err=True)
-            one = try_out(environment, folder / re.sub(r"\W+", "-", environment.name), default_builds=default_builds)
+        for name in progress.each([one.name for one in chosen]):
+            one = try_out(known[name], folder / re.sub(r"\W+", "-", name), default_builds=default_builds)
             click.echo(f"    {one.versions} {one.why_not or one.outcomes}", err=True)
             tried.append(one)
             if write:
                 write_with_kept_rows("versions", as_markdown([one]))
+    progress.end()
     click.echo(as_markdown(tried))
     if any(one.failed for one in tried):
         sys.exit(1)

@@ -18,7 +18,7 @@ from harness import TOOL, Progress
 from .packages import Package, fetch, unpack
 
 #: Largest numbers of files in the trees of the curve.
-SIZES = (500, 1_000, 2_000, 4_000)
+SIZES = "500,1000,2000,4000"
 #: Largest cost of a tree / cost of its parts, and largest memory of one process in megabytes.
 SHARE, MEGABYTES = 1.2, 250.0
 #: Rules that read all files of a project, so that their findings may differ in a tree of several packages.

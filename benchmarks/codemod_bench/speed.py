@@ -83,11 +83,6 @@ class Timed:
         return np.array(self.seconds[name], dtype=np.float64) / np.array(self.seconds[OURS], dtype=np.float64)
 
 
-def usable_cpus() -> int:
-    """Return the number of processes that each tool may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def contenders(jobs: int, torchfix: Path | None) -> list[Contender]:
     """Return all tools, with this tool first. Without an installed torchfix, torchfix is missing."""
     python = sys.executable

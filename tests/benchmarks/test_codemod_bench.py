@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import io
+import re
 import subprocess
 import sys
 import tarfile
@@ -207,17 +208,19 @@ def test_packages_are_known_by_their_bytes(tmp_path: Path) -> None:
     packages = part("packages")
     path = archive(tmp_path)
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    thing = packages.Package("thing", "1.0", path.name, digest)
+    thing = packages.Package("thing", "1.0", digest)
     assert packages.fetch(thing, tmp_path) == path
     assert (packages.unpack(path, tmp_path / "tree") / "thing.py").read_bytes() == b"x = 1\n"
     with pytest.raises(packages.Unavailable, match="not the pinned"):
-        packages.fetch(packages.Package("thing", "1.0", path.name, "0" * 64), tmp_path)
+        packages.fetch(packages.Package("thing", "1.0", "0" * 64), tmp_path)
 
 
 def test_there_are_enough_packages_and_each_is_pinned() -> None:
-    known = part("packages").PACKAGES
-    assert len({package.name for package in known}) == len(known) >= 10
-    assert all(len(package.sha256) == 64 and package.version in package.file for package in known)
+    packages = part("packages")
+    known = (*packages.PACKAGES, *packages.MORE_PACKAGES, *packages.SCRIPT_PACKAGES)
+    assert len({package.name for package in known}) == len(known) >= len(packages.PACKAGES) >= 10
+    assert all(re.fullmatch("[0-9a-f]{64}", package.sha256) and package.version[0].isdecimal() for package in known)
+    assert len(known) == Path(packages.__file__).with_suffix(".txt").read_text(encoding="utf-8").count("--hash=")
 
 
 def test_times_are_compared_round_by_round() -> None:
