@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -35,6 +36,8 @@ __all__ = [
     "migrated_copy",
     "output_option",
     "quartiles",
+    "run_tool",
+    "saved",
     "table",
     "turns",
     "write",
@@ -205,6 +208,33 @@ def end(goals: Iterable[Goal], check: bool = True) -> None:
     """If ``check`` is true, exit with code 1 if a goal is not reached."""
     if check and any(one.holds is False for one in goals):
         sys.exit(1)
+
+
+def run_tool(command: str, path: Path, *options: str, **settings: Any) -> tuple[int, dict[str, Any]]:
+    """Run a command of the tool with ``--json``; return its exit code and its JSON document, {} if it wrote none.
+
+    Args:
+        command: name of the command.
+        path: folder of the backend.
+        options: further arguments of the command line.
+        settings: further arguments of ``subprocess.run``.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        written = Path(folder) / "document.json"
+        line = [*TOOL, command, str(path), "--json", str(written), *options]
+        done = subprocess.run(line, check=False, capture_output=True, encoding="utf-8", **settings)
+        if written.is_file():
+            return done.returncode, json.loads(written.read_text(encoding="utf-8"))
+        click.echo(done.stderr, err=True)
+        return done.returncode, {}
+
+
+def saved(ratio: dict[str, float] | None, digits: int = 0, missing: str = "") -> str:
+    """Return the percent of the time that is saved, with its interval, as text; ``ratio`` is time after / before."""
+    if not ratio:
+        return missing
+    value, low, high = (f"{100 * (1 - ratio[name]):.{digits}f}" for name in ("value", "high", "low"))
+    return f"{value} % [{low}, {high}]"
 
 
 def migrated_copy(fixture: Path, folder: Path) -> Path:

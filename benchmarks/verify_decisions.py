@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any
 
 import click
+import msgspec
 from harness import ROOT, Goal, check_option, conditions, end, output_option, write, write_json
 from verify_decisions import report
-from verify_decisions.pool import Pool, record
+from verify_decisions.recording import Pool, read_pool, record
 from verify_decisions.trials import AT_MARGIN, SCENARIOS, recorded_noise, run_trials, synthetic_noise
 
 _DOCUMENT = ROOT / "docs" / "verify.md"
@@ -32,7 +33,7 @@ def _record(rounds: int, threads: int, load: bool, raw: Path) -> tuple[Pool, dic
     pool = Pool(load, ())
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         for pool in record(rounds, threads, load, Path(folder), lambda text: click.echo(text, err=True)):
-            write_json(raw, {"settings": settings, "pool": pool.to_json()})
+            write_json(raw, {"settings": settings, "pool": msgspec.to_builtins(pool)})
     return pool, settings
 
 
@@ -65,7 +66,7 @@ def main(
     if from_recording:
         if not raw.is_file():
             raise click.UsageError(f"{raw} does not exist: run the benchmark without --recorded first.")
-        pool, settings = Pool.read(raw), json.loads(raw.read_text(encoding="utf-8"))["settings"]
+        pool, settings = read_pool(raw), json.loads(raw.read_text(encoding="utf-8"))["settings"]
     else:
         pool, settings = _record(rounds, threads, load, raw)
     settings |= {"command": conditions(threads)["command"], "trials": trials, "seed": seed}
@@ -73,22 +74,13 @@ def main(
     noises[f"Noise of {len(pool.rounds)} recorded rounds on a machine with other load"] = recorded_noise(pool.rounds)
     tallies = {
         name: {
-            rounds_of: {each.name: run_trials(each, noise, rounds_of, trials, seed) for each in SCENARIOS}
+            rounds_of: {each: run_trials(ratios, noise, rounds_of, trials, seed) for each, ratios in SCENARIOS.items()}
             for rounds_of in _ROUNDS
         }
         for name, noise in noises.items()
     }
     text = report.as_markdown(tallies, settings)
-    results = {
-        "settings": settings,
-        "tallies": {
-            noise: {
-                rounds_of: {name: each.to_json() for name, each in found.items()} for rounds_of, found in by.items()
-            }
-            for noise, by in tallies.items()
-        },
-        "pool": pool.to_json(),
-    }
+    results = msgspec.to_builtins({"settings": settings, "tallies": tallies, "pool": pool}, str_keys=True)
     write(output, "verify-decisions", f"# How often `verify` is right\n\n{text}", results)
     if docs:
         at_margin = {

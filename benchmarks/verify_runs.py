@@ -10,19 +10,17 @@ from __future__ import annotations
 
 import json
 import statistics
-import subprocess
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
 from harness import (
     ROOT,
-    TOOL,
     Goal,
     Progress,
     check_option,
@@ -32,11 +30,13 @@ from harness import (
     made_by,
     migrated_copy,
     output_option,
+    run_tool,
+    saved,
     table,
     write,
     write_json,
 )
-from verify_decisions.load import OtherLoad
+from verify_decisions.recording import other_load
 
 _COMMANDS: dict[str, tuple[str, ...]] = {
     "backend": (),
@@ -51,20 +51,14 @@ _WIDTHS = {"quiet": 5.0, "one core busy": 10.0}
 _NAME = "verify-runs"
 
 
-def _run(backend: Path, load: str, scratch: Path) -> dict[str, Any]:
+def _run(backend: Path, load: str) -> dict[str, Any]:
     """Verify once, and return the row of the run."""
-    written = scratch / "verify.json"
-    written.unlink(missing_ok=True)
-    with ExitStack() as stack:
-        if load != "quiet":
-            stack.enter_context(OtherLoad(rest_s=0.0))
+    with nullcontext() if load == "quiet" else other_load(rest_s=0.0):
         began = time.monotonic()
-        command = [*TOOL, "verify", str(backend), "--json", str(written), *_COMMANDS[backend.name]]
-        done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        code, report = run_tool("verify", backend, *_COMMANDS[backend.name])
         seconds = time.monotonic() - began
-    row: dict[str, Any] = {"backend": backend.name, "load": load, "exit_code": done.returncode, "seconds": seconds}
-    if written.is_file():
-        report = json.loads(written.read_text(encoding="utf-8"))
+    row: dict[str, Any] = {"backend": backend.name, "load": load, "exit_code": code, "seconds": seconds}
+    if report:
         total = report["ratio"]
         row |= {
             "verdict": report["verdict"],
@@ -99,11 +93,6 @@ def _goals(load: str, rows: Sequence[dict[str, Any]]) -> list[Goal]:
     return [Goal(f"{backend}, {load}: {what}", *rest) for what, *rest in found]
 
 
-def _saved(row: dict[str, Any]) -> str:
-    value, low, high = (100 * (1 - row[key]) for key in ("value", "high", "low"))
-    return f"{value:.1f} % [{low:.1f}, {high:.1f}]"
-
-
 def _page(rows: Sequence[dict[str, Any]], settings: dict[str, Any]) -> tuple[str, list[Goal]]:
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in rows:
@@ -115,11 +104,10 @@ def _page(rows: Sequence[dict[str, Any]], settings: dict[str, Any]) -> tuple[str
     for (backend, load), runs in groups.items():
         goals += _goals(load, runs)
         for row in runs:
-            saved = _saved(row) if "value" in row else ""
             others = "" if row.get("others") is None else f"{row['others']:.0%}"
             seconds, verdict = f"{row['seconds']:.0f}", row.get("verdict", f"exit code {row['exit_code']}")
             counts = (row.get("entry_points", 0), row.get("rounds", 0))
-            body.append((backend, load, verdict, saved, *counts, seconds, others))
+            body.append((backend, load, verdict, saved(row if "value" in row else None, 1), *counts, seconds, others))
     lines += [*goal_lines(goals), ""]
     header = ("backend", "machine", "verdict", "less time", "entry points", "rounds", "seconds", "CPUs used by others")
     lines += table(header, body, left=4)
@@ -153,7 +141,7 @@ def main(runs: int, backends: tuple[str, ...], loads: tuple[str, ...], new: bool
             for load in loads or _LOADS:
                 for name, backend in copies.items():
                     progress.step(f"{name}, {load}, run {number + 1} of {runs}")
-                    rows.append(_run(backend, load, Path(folder)))
+                    rows.append(_run(backend, load))
                     write_json(raw, {"settings": settings, "runs": rows})
                     click.echo(f"{rows[-1].get('verdict')} in {rows[-1]['seconds']:.0f} s", err=True)
     progress.end()

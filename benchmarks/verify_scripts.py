@@ -10,7 +10,6 @@ packages that a script imports into a separate folder, without their dependencie
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
@@ -25,8 +24,23 @@ from typing import Any
 
 import click
 import numpy as np
+from codemod_bench.checks import changed, snapshot
 from codemod_bench.packages import PACKAGES, SCRIPT_PACKAGES, cache_option, chosen, fetch, unpack
-from harness import ROOT, TOOL, Goal, Progress, check_option, conditions, end, made_by, output_option, table, write
+from harness import (
+    ROOT,
+    TOOL,
+    Goal,
+    Progress,
+    check_option,
+    conditions,
+    end,
+    made_by,
+    output_option,
+    run_tool,
+    saved,
+    table,
+    write,
+)
 
 from chirp_migrate.exit_codes import ExitCode
 
@@ -124,30 +138,16 @@ def verified(script: Script, cache: Path, site: Path, options: tuple[str, ...], 
     path = os.pathsep.join([str(STAND_IN), str(site)])
     environment = {**os.environ, "PYTHONPATH": path, "MADE_UP_SAMPLES": "640", **script.environment}
 
-    def run(command: str, *options: str) -> tuple[int, Any]:
-        written = scratch / f"{command}.json"
-        line = [*TOOL, command, str(project), "--json", str(written), *options, "--", "python", *script.words]
-        done = subprocess.run(line, check=False, capture_output=True, text=True, env=environment)
-        if not written.is_file():
-            click.echo(done.stderr, err=True)
-        return done.returncode, json.loads(written.read_text(encoding="utf-8")) if written.is_file() else {}
+    def run(command: str, *options: str) -> tuple[int, dict[str, Any]]:
+        return run_tool(command, project, *options, "--", "python", *script.words, env=environment)
 
     _, examined = run("doctor")
     problems = [one["check"] for one in examined["problems"]] if examined else None
     subprocess.run([*TOOL, "apply", str(project), "--all-loaders", "--no-scaffold"], check=True, capture_output=True)
-    changed = sum(".chirp-migrate" not in name.parts for name in _differing(source, project))
+    count = len({*changed(snapshot(source), snapshot(project))} & {*snapshot(project)})
     began = time.monotonic()
     exit_code, report = run("verify", *options)
-    return Outcome(script, problems, changed, exit_code, time.monotonic() - began, report)
-
-
-def _differing(before: Path, after: Path) -> list[Path]:
-    files = [path.relative_to(after) for path in after.rglob("*") if path.is_file()]
-    return [name for name in files if not (before / name).is_file() or _bytes(before, name) != _bytes(after, name)]
-
-
-def _bytes(root: Path, name: Path) -> bytes:
-    return (root / name).read_bytes()
+    return Outcome(script, problems, count, exit_code, time.monotonic() - began, report)
 
 
 @click.command()
@@ -193,17 +193,20 @@ def _row(one: Outcome) -> list[str]:
     batches = sum(len(each["sizes"]) for of in found.get("passes", {}).get("before", {}).values() for each in of)
     visits = [each["visits"]["before"].values() for each in found.get("rounds", {}).get("made", [])]
     epochs = sum(len(visit["epochs_s"]) for of in visits for visit in of)
-    ratio = found.get("ratio")
-    saved = "-"
-    if ratio is not None:
-        low, high = 100 * (1 - ratio["high"]), 100 * (1 - ratio["low"])
-        saved = f"{100 * (1 - ratio['value']):.0f} % [{low:.0f}, {high:.0f}]"
     verdict = found.get("verdict", f"exit code {one.exit_code}")
     doctor = "failed"
     if one.problems is not None:
         doctor = ", ".join(f"{number} {check}" for check, number in Counter(one.problems).items()) or "none"
     counts = [str(one.changed), str(batches), str(epochs)]
-    return [name, one.script.loop, doctor, *counts, verdict, saved, f"{one.seconds:.0f} s"]
+    return [
+        name,
+        one.script.loop,
+        doctor,
+        *counts,
+        verdict,
+        saved(found.get("ratio"), missing="-"),
+        f"{one.seconds:.0f} s",
+    ]
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ DOCUMENT = ROOT / "docs" / "verify-slower.md"
 MODULE, FUNCTION = "util_backup", "single_fold_training_with_predefined_split"
 WAITS_S = 1.0
 SELECT = f"cross_validation.k_fold_cross_validation_with or {MODULE}.{FUNCTION}"
-OPTIONS = ["-k", SELECT]
+OPTIONS = ("-k", SELECT)
 TITLE = f"# What `verify` reports when one entry point waits {WAITS_S} s longer in each epoch"
 SLOWER = 12
 

@@ -8,18 +8,13 @@ migrated project is slower, trains differently, or is broken.
 
 from __future__ import annotations
 
-import json
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from harness import RESULTS, ROOT, TOOL, conditions, made_by, migrated_copy, table, write
-
-from chirp_migrate.exit_codes import ExitCode
-
-FINE = (ExitCode.OK, ExitCode.NOT_SHOWN, ExitCode.MODEL_BOUND)
+from harness import RESULTS, ROOT, conditions, made_by, migrated_copy, run_tool, saved, table, write
+from verify_scripts import FINE
 
 
 def main() -> int:
@@ -27,12 +22,8 @@ def main() -> int:
     codes, sections = [], []
     with tempfile.TemporaryDirectory() as scratch:
         for fixture in sorted(path.parent for path in (ROOT / "fixtures").glob("*/chirp_verify.py")):
-            backend = migrated_copy(fixture, Path(scratch))
-            written = Path(scratch) / f"{fixture.name}.json"
-            command = [*TOOL, "verify", str(backend), "--json", str(written), *sys.argv[1:]]
-            done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
-            codes.append(done.returncode)
-            report = json.loads(written.read_text(encoding="utf-8"))
+            code, report = run_tool("verify", migrated_copy(fixture, Path(scratch)), *sys.argv[1:])
+            codes.append(code)
             print(f"{fixture.name:24} {report['verdict']}: {report['reason']}", flush=True)
             sections.append((fixture.name, report))
     write(RESULTS, "verify-styles", _page(sections))
@@ -50,19 +41,11 @@ def _page(sections: list[tuple[str, dict[str, Any]]]) -> str:
     for name, report in sections:
         lines += ["", f"**{name}**: {report['verdict']}, {report['reason']}", ""]
         rows = [
-            (entry, _saved(report["ratios"][entry]), _saved(one["zero_cost_ratio"]), one["verdict"])
+            (entry, saved(report["ratios"][entry]), saved(one["zero_cost_ratio"]), one["verdict"])
             for entry, one in report["verdicts"].items()
         ]
         lines += table(["entry point", "less time", "zero-cost loading", "verdict"], rows, left=4)
     return "\n".join(lines) + "\n"
-
-
-def _saved(ratio: dict[str, float] | None) -> str:
-    """Return the percent of the time that is saved; ``ratio`` is time after / before."""
-    if ratio is None:
-        return ""
-    low, high = 100 * (1 - ratio["high"]), 100 * (1 - ratio["low"])
-    return f"{100 * (1 - ratio['value']):.0f} % [{low:.0f}, {high:.0f}]"
 
 
 if __name__ == "__main__":

@@ -9,18 +9,15 @@ docs/verify.md has the same table.
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import click
 from harness import (
     FIXTURE,
     ROOT,
-    TOOL,
     Goal,
     check_option,
     conditions,
@@ -28,8 +25,9 @@ from harness import (
     made_by,
     migrated_copy,
     output_option,
+    run_tool,
+    saved,
     table,
-    turns,
     write,
 )
 
@@ -42,7 +40,6 @@ ENTRY_POINTS = (
     "training_engine.TrainingEngine.run_single_fold_predefined",
 )
 WITHIN_POINTS = 3.0
-_SIDES = ("before", "after")
 
 _TRAIN = """
 import sys, time
@@ -86,18 +83,14 @@ def seconds(tree: Path, label: str, samples: int, epochs: int, threads: int) -> 
 @click.option("--entry", "entries", multiple=True, default=ENTRY_POINTS, help="Entry point (may be repeated).")
 @click.option("--epochs", type=click.IntRange(min=2), default=40, show_default=True, help="Epochs per long training.")
 @click.option("--samples", type=click.IntRange(min=48), default=1000, show_default=True, help="Samples per epoch.")
-@click.option("--repeats", type=click.IntRange(min=1), default=1, show_default=True, help="Trainings per version.")
 @click.option("--alone", is_flag=True, help="Verify only these entry points.")
-@click.option("--own-samples", type=click.IntRange(min=48), help="Number of samples for verify.  [default: as verify]")
 @output_option
 @check_option
 def main(
     entries: tuple[str, ...],
     epochs: int,
     samples: int,
-    repeats: int,
     alone: bool,
-    own_samples: int | None,
     output: Path,
     check: bool,
 ) -> None:
@@ -109,33 +102,31 @@ def main(
             for entry in entries
             for one in select_entry_points(find_entry_points(FIXTURE), f"'{entry}'").entry_points
         }
-        report = Path(folder) / "verify.json"
-        command = [*TOOL, "verify", str(trees["after"]), "--own-epochs", str(epochs), "--json", str(report)]
-        command += ["-k", " or ".join(f"'{label}'" for label in sorted(known))] if alone else []
-        command += [] if own_samples is None else ["--samples", str(own_samples)]
-        subprocess.run(command, check=False, stdout=subprocess.DEVNULL)
-        verified = json.loads(report.read_text(encoding="utf-8"))
+        options = ["-k", " or ".join(f"'{label}'" for label in sorted(known))] if alone else []
+        _, verified = run_tool("verify", trees["after"], "--own-epochs", str(epochs), *options)
         threads = verified["machine"]["threads"]
-        long: dict[str, dict[str, list[float]]] = {label: {side: [] for side in _SIDES} for label in sorted(known)}
+        long: dict[str, dict[str, float]] = {label: {} for label in sorted(known)}
         for label, taken in long.items():
-            for _, side in turns(_SIDES, repeats):
-                taken[side].append(seconds(trees[side], label, samples, epochs, threads))
-                click.echo(f"{label} {side}: {taken[side][-1]:.1f} s", err=True)
+            for side, tree in trees.items():
+                taken[side] = seconds(tree, label, samples, epochs, threads)
+                click.echo(f"{label} {side}: {taken[side]:.1f} s", err=True)
     goals, rows = [], []
     for label, taken in long.items():
-        saved = 100 * (1 - sum(taken["after"]) / sum(taken["before"]))
+        percent = 100 * (1 - taken["after"] / taken["before"])
         ratio = verified["ratios"].get(label)
-        rows.append(_row(label, ratio, taken, saved))
-        goals.append(Goal(label, "inside the interval, or within 3 points", f"{saved:.0f} %", _holds(ratio, saved)))
-    settings = {**conditions(threads), "epochs": epochs, "samples": samples, "repeats": repeats}
+        goals.append(Goal(label, "inside the interval, or within 3 points", f"{percent:.0f} %", _holds(ratio, percent)))
+        holds = {True: "yes", False: "no", None: "not timed"}[goals[-1].holds]
+        times = [f"{taken[side]:.1f} s" for side in trees]
+        rows.append([label, saved(ratio, missing="-"), *times, f"{percent:.0f} %", holds])
+    settings = {**conditions(threads), "epochs": epochs, "samples": samples}
     sizes = verified["workload"]
     lines = [
         "# The predicted saving, and the saving of long trainings",
         "",
         f"`verify` predicted the saving for {epochs} epochs from {'these' if alone else 'all'} entry points with its "
         f"default settings ({sizes['samples']} samples in batches of {sizes['batch_size']}). The measured saving is "
-        f"the saving of whole trainings of {epochs} epochs with {samples} samples. Trainings per version: "
-        f"{repeats}.",
+        f"the saving of whole trainings of {epochs} epochs with {samples} samples. "
+        "Each version trained once.",
         "",
         *table(["entry point", "predicted", "before", "after", "measured", "holds"], rows),
         "",
@@ -145,20 +136,11 @@ def main(
     end(goals, check)
 
 
-def _row(label: str, ratio: dict[str, Any] | None, taken: dict[str, list[float]], saved: float) -> list[str]:
-    times = [f"{sum(taken[side]) / len(taken[side]):.1f} s" for side in _SIDES]
-    holds = {True: "yes", False: "no", None: "not timed"}[_holds(ratio, saved)]
-    if ratio is None:
-        return [label, "-", *times, f"{saved:.0f} %", holds]
-    low, high = 100 * (1 - ratio["high"]), 100 * (1 - ratio["low"])
-    return [label, f"{100 * (1 - ratio['value']):.0f} % [{low:.0f}, {high:.0f}]", *times, f"{saved:.0f} %", holds]
-
-
-def _holds(ratio: dict[str, Any] | None, saved: float) -> bool | None:
+def _holds(ratio: dict[str, float] | None, percent: float) -> bool | None:
     if ratio is None:
         return None
-    low, predicted, high = (100 * (1 - float(ratio[name])) for name in ("high", "value", "low"))
-    return low <= saved <= high or abs(predicted - saved) <= WITHIN_POINTS
+    low, predicted, high = (100 * (1 - ratio[name]) for name in ("high", "value", "low"))
+    return low <= percent <= high or abs(predicted - percent) <= WITHIN_POINTS
 
 
 if __name__ == "__main__":

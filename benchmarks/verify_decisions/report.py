@@ -44,17 +44,12 @@ def as_markdown(tallies: Tallies, settings: Mapping[str, Any]) -> str:
         f"Wilson's 95 % intervals are at most ±{_widest(settings['trials']):.1%}.",
         "",
     ]
+    header = ["true", "faster, %", "slower, %", "not shown, %", "a slower one unnamed, %", "rounds made"]
     for noise, by_rounds in tallies.items():
-        lines += [
-            f"{noise}:",
-            "",
-            "| true | faster, % | slower, % | not shown, % | a slower one unnamed, % | rounds made |",
-            "|---|---|---|---|---|---|",
-        ]
         names = list(next(iter(by_rounds.values())))
-        lines += [_row(name, [found[name] for found in by_rounds.values()]) for name in names]
-        lines.append("")
-    lines += [*_wanted(tallies), "", *_made_by(settings)]
+        rows = [_row(name, [found[name] for found in by_rounds.values()]) for name in names]
+        lines += [f"{noise}:", "", *table(header, rows, left=len(header)), ""]
+    lines += [*_wanted(tallies), "", f"{made_by(settings)}."]
     return "\n".join(lines) + "\n"
 
 
@@ -67,7 +62,8 @@ def in_short(tallies: Tallies, at_margin: Mapping[float, Tally], settings: Mappi
     """
     budgets = list(next(iter(tallies.values())))
     shown = [(noise, by[rounds], rounds) for noise, by in tallies.items() for rounds in (budgets[0], budgets[-1])]
-    heads = " | ".join(f"{_head(noise)}, {rounds} rounds" for noise, _, rounds in shown)
+    heads = [f"{_head(noise)}, {rounds} rounds" for noise, _, rounds in shown]
+    rows = [[name, *(_percentages(found[name]) for _, found, _ in shown)] for name in shown[0][1]]
     lines = [
         f"Each line of the table is {settings['trials']} simulated verifications of 16 entry points, which the code of "
         "`verify` decides. Each cell contains three percentages of these verifications: the verdict was *faster* / the "
@@ -75,15 +71,8 @@ def in_short(tallies: Tallies, at_margin: Mapping[float, Tally], settings: Mappi
         f"verifications, the verdict was *not shown*. Wilson's 95 % intervals are at most "
         f"±{_widest(settings['trials']):.1%}.",
         "",
-        f"| true | {heads} |",
-        f"|---|{'---|' * len(shown)}",
+        *table(["true", *heads], rows, left=len(heads) + 1),
     ]
-    for name in shown[0][1]:
-        shares = [
-            [f"{100 * rate.share:.1f}" for rate in (*map(found[name].rate, _KINDS), found[name].unnamed_rate)]
-            for _, found, _ in shown
-        ]
-        lines.append(f"| {name} | {' | '.join(map(' / '.join, shares))} |")
     lines += ["", *_wanted(tallies), ""]
     rates = {drift: tally.unnamed_rate for drift, tally in at_margin.items()}
     texts = [
@@ -96,7 +85,7 @@ def in_short(tallies: Tallies, at_margin: Mapping[float, Tally], settings: Mappi
         "2.5 % of the verifications. The noise includes slow changes. `verify` did not name the slower entry point in "
         f"{', and in '.join(texts)} ({rates[0.0].of:,} trials each).",
         "",
-        *_made_by(settings),
+        f"{made_by(settings)}.",
     ]
     return "\n".join(lines) + "\n"
 
@@ -109,10 +98,6 @@ def _wanted(tallies: Tallies) -> list[str]:
 def _with_interval(rate: Rate) -> str:
     low, high = rate.interval()
     return f"{rate.share:.1%} [{low:.1%}, {high:.1%}]"
-
-
-def _made_by(settings: Mapping[str, Any]) -> list[str]:
-    return [f"{made_by(settings)}."]
 
 
 def _head(noise: str) -> str:
@@ -132,12 +117,16 @@ def replace_between_marks(document: Path, text: str) -> None:
     document.write_text(pattern.sub(lambda found: f"{found[1]}\n{text}{found[2]}", old), encoding="utf-8")
 
 
-def _row(name: str, tallies: Sequence[Tally]) -> str:
+def _percentages(tally: Tally) -> str:
+    rates = (*map(tally.rate, _KINDS), tally.unnamed_rate)
+    return " / ".join(f"{100 * rate.share:.1f}" for rate in rates)
+
+
+def _row(name: str, tallies: Sequence[Tally]) -> list[str]:
     kinds = [(Verdict.FASTER,), (Verdict.SLOWER,), (Verdict.NOT_SHOWN, Verdict.MODEL_BOUND)]
-    cells = [" / ".join(f"{100 * tally.rate(*kind).share:.1f}" for tally in tallies) for kind in kinds]
-    cells.append(" / ".join(f"{100 * tally.unnamed_rate.share:.1f}" for tally in tallies))
-    made = " / ".join(f"{tally.rounds:.0f}" for tally in tallies)
-    return f"| {name} | {' | '.join(cells)} | {made} |"
+    rates = [*([tally.rate(*kind) for tally in tallies] for kind in kinds), [tally.unnamed_rate for tally in tallies]]
+    cells = [" / ".join(f"{100 * rate.share:.1f}" for rate in some) for some in rates]
+    return [name, *cells, " / ".join(f"{tally.rounds:.0f}" for tally in tallies)]
 
 
 def _widest(trials: int) -> float:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.stats import binomtest
@@ -20,7 +19,6 @@ __all__ = [
     "ENTRY_POINTS",
     "SCENARIOS",
     "Rate",
-    "Scenario",
     "Tally",
     "recorded_noise",
     "run_trials",
@@ -38,31 +36,18 @@ _DISTURBED = 0.1
 Noise = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]]
 
 
-@dataclass(frozen=True)
-class Scenario:
-    """A simulated migration.
-
-    Attributes:
-        name: name in the tables.
-        ratios: true ratio of times (after / before) of each entry point. Before the migration, all entry points take
-            equally long.
-    """
-
-    name: str
-    ratios: tuple[float, ...]
+def _ratios(first: float, others: float | None = None) -> tuple[float, ...]:
+    return (first, *[first if others is None else others] * (ENTRY_POINTS - 1))
 
 
-def _scenarios() -> tuple[Scenario, ...]:
-    one_slower = [
-        Scenario(f"one {percent} % slower, 15 twice as fast", (1 + percent / 100, *[0.5] * (ENTRY_POINTS - 1)))
-        for percent in (5, 10, 20)
-    ]
-    saved = [Scenario(f"all {percent} % less", (1 - percent / 100,) * ENTRY_POINTS) for percent in (10, 19, 21, 30, 50)]
-    return (Scenario("A/A", (1.0,) * ENTRY_POINTS), *one_slower, *saved)
-
-
-SCENARIOS = _scenarios()
-AT_MARGIN = Scenario("one just over 5 % slower, 15 twice as fast", (1 + MARGIN + 1e-6, *[0.5] * (ENTRY_POINTS - 1)))
+#: Name of a simulated migration in the tables → true ratio of times (after / before) of each entry point. Before the
+#: migration, all entry points take equally long.
+SCENARIOS = {
+    "A/A": _ratios(1.0),
+    **{f"one {percent} % slower, 15 twice as fast": _ratios(1 + percent / 100, 0.5) for percent in (5, 10, 20)},
+    **{f"all {percent} % less": _ratios(1 - percent / 100) for percent in (10, 19, 21, 30, 50)},
+}
+AT_MARGIN = _ratios(1 + MARGIN + 1e-6, 0.5)
 """The hardest case for the decision "not slower": one entry point is slower by just more than the margin."""
 
 
@@ -113,10 +98,6 @@ class Tally:
         """Return how often one of these verdicts occurred."""
         return Rate(sum(self.verdicts.get(each.text, 0) for each in verdicts), sum(self.verdicts.values()))
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the results as plain values."""
-        return asdict(self)
-
 
 def synthetic_noise(noise: float, drift: float = _DRIFT) -> Noise:
     """Return a function that draws normal noise for a verification.
@@ -164,17 +145,17 @@ def recorded_noise(pool: Sequence[TimedRound]) -> Noise:
     return draw
 
 
-def run_trials(scenario: Scenario, noise: Noise, rounds: int, trials: int, seed: int) -> Tally:
+def run_trials(ratios: tuple[float, ...], noise: Noise, rounds: int, trials: int, seed: int) -> Tally:
     """Run ``trials`` verifications with at most ``rounds`` rounds of all entry points, and count the results."""
     rng = np.random.default_rng(seed)
     labels = [f"entry_{number}" for number in range(ENTRY_POINTS)]
-    slower = {label for label, ratio in zip(labels, scenario.ratios, strict=True) if ratio > 1 + MARGIN + 1e-7}
+    slower = {label for label, ratio in zip(labels, ratios, strict=True) if ratio > 1 + MARGIN + 1e-7}
     verdicts: Counter[str] = Counter()
     made, unnamed = 0, 0
     for _ in range(trials):
         logs, others = noise(rng)
         before = np.exp(logs[:, 0])
-        after = np.exp(logs[:, 1]) * scenario.ratios
+        after = np.exp(logs[:, 1]) * ratios
         cached = np.exp(logs[:, 1]) * _ZERO_COST
 
         def make(number: int, some: frozenset[str] | None, _until: float) -> TimedRound:

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from chirp_migrate.verify.timing.rounds import TimedRound
@@ -23,11 +24,11 @@ def part(name: str) -> Any:
 def recording() -> Any:
     """A made-up pool in which every round shows exactly what was injected."""
     seconds: dict[str, dict[str, float]] = {"before": {}, "after": {}, "cached": {}}
-    for condition in part("trees").CONDITIONS:
-        label = f"training_utils.{condition.function}"
-        seconds["before"][label], seconds["after"][label] = 2.0, 2.0 * condition.ratio
+    for function, ratio in part("recording").CONDITIONS.items():
+        label = f"training_utils.{function}"
+        seconds["before"][label], seconds["after"][label] = 2.0, 2.0 * ratio
     rounds = [TimedRound(seconds, others, 1.0) for others in (0.01, 0.02, 0.5, 0.03)]
-    return part("pool").Pool(True, tuple(rounds))
+    return part("recording").Pool(True, tuple(rounds))
 
 
 def test_wilson_intervals_are_the_known_ones() -> None:
@@ -37,7 +38,7 @@ def test_wilson_intervals_are_the_known_ones() -> None:
 
 
 def test_the_trees_differ_in_epochs_alone_and_can_be_verified(tmp_path: Path) -> None:
-    trees = part("trees").write_trees(tmp_path)
+    trees = part("recording").write_trees(tmp_path)
     texts = {side: (tree / "utils" / "training_utils.py").read_text() for side, tree in trees.items()}
     differing = [
         (old, new)
@@ -51,14 +52,14 @@ def test_the_trees_differ_in_epochs_alone_and_can_be_verified(tmp_path: Path) ->
 def test_the_table_in_the_documentation_has_every_scenario_and_what_is_wanted() -> None:
     trials, report = part("trials"), part("report")
     tally = trials.Tally({"faster": 90, "slower": 10}, 5.0, 30)
-    by_rounds = {rounds: {each.name: tally for each in trials.SCENARIOS} for rounds in (3, 5, 8)}
+    by_rounds = {rounds: dict.fromkeys(trials.SCENARIOS, tally) for rounds in (3, 5, 8)}
     machine = {"processor": "P", "usable_cpus": 2, "accelerator": None, "torch": "2", "threads": 1}
     settings = {"command": "make it", "trials": 100, "machine": {**machine, "python": "3", "system": "Linux"}}
 
     text = report.in_short({"6% noise of one time": by_rounds}, {0.0: tally, 0.02: tally}, settings)
 
     for each in trials.SCENARIOS:
-        assert f"| {each.name} | 90.0 / 10.0 / 30.0 | 90.0 / 10.0 / 30.0 |" in text
+        assert f"| {each} | 90.0 / 10.0 / 30.0 | 90.0 / 10.0 / 30.0 |" in text
     assert "| 90.0%" in text and "make it" in text and "30.0% [21.9%, 39.6%]" in text
 
 
@@ -78,7 +79,7 @@ def test_a_recording_is_decided_and_tabled(tmp_path: Path) -> None:
     machine = {"processor": "P", "usable_cpus": 2, "accelerator": None, "torch": "2", "threads": 1}
     settings = {"command": "as recorded", "machine": {**machine, "python": "3", "system": "Linux"}}
     raw = tmp_path / "verify-decisions.json"
-    raw.write_text(json.dumps({"settings": settings, "pool": pool.to_json()}))
+    raw.write_text(json.dumps({"settings": settings, "pool": msgspec.to_builtins(pool)}))
 
     script = [sys.executable, str(BENCHMARKS / "verify_decisions.py"), "--recorded", "--check", "--trials", "100"]
     ended = subprocess.run(
@@ -87,7 +88,7 @@ def test_a_recording_is_decided_and_tabled(tmp_path: Path) -> None:
 
     assert ended.returncode == 0, ended.stderr
     noises = json.loads(raw.read_text())["tallies"]
-    recorded = noises["Noise of 4 recorded rounds on a machine with other load"]["5"]
+    recorded = noises["Noise of 4 recorded rounds on a machine with other load"]["12"]
     assert recorded["all 50 % less"]["verdicts"] == {"faster": 100}
     assert recorded["one 20 % slower, 15 twice as fast"]["verdicts"] == {"slower": 100}
     assert recorded["A/A"]["verdicts"] == {"not shown to be faster": 100}
