@@ -36,11 +36,7 @@ from benchmarks.codemod_bench.packages import (
     unpack,
 )
 from benchmarks.harness import QA_RESULTS, TOOL, Goal, Progress, conditions, end, goal_lines, made_by, table, write
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from chirp_migrate.source.toml import parse_toml
 
 _FEWEST_PACKAGES = 10
 
@@ -88,7 +84,7 @@ def configured_tools(root: Path) -> list[str]:
     """Return the tools for which a project has settings."""
     named: set[str] = set()
     if (root / "pyproject.toml").is_file():
-        named |= tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8")).get("tool", {}).keys()
+        named |= parse_toml((root / "pyproject.toml").read_text(encoding="utf-8")).get("tool", {}).keys()
     for name in ("setup.cfg", "tox.ini", ".flake8"):
         sections = configparser.RawConfigParser(strict=False)
         sections.read(root / name, encoding="utf-8")

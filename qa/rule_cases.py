@@ -16,17 +16,13 @@ project, and its value is the code of this module. An empty table changes nothin
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from chirp_migrate.source.toml import parse_toml
 
 RULES = Path(__file__).resolve().parents[1] / "fixtures" / "rules"
 #: The path of each program in the project of the rule. The other files of this project are in the rule's folder.
@@ -70,8 +66,8 @@ def _programs(code: str, rules: Path) -> Iterator[tuple[Path, dict[str, Any]]]:
     if not file.exists():
         return
     try:
-        content = tomllib.loads(file.read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+        content = parse_toml(file.read_text(encoding="utf-8"))
+    except ValueError as error:
         raise ValueError(f"{file}: {error}") from error
     for program in content["programs"]:
         if not {"cases"} <= program.keys() <= {"text", "rewritten", "cases"}:

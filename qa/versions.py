@@ -29,12 +29,8 @@ import click
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 from benchmarks.harness import ROOT, Progress
+from chirp_migrate.source.toml import parse_toml
 from chirp_migrate.training.process import machine as machines
 from qa.pages import write_with_kept_rows
 from qa.suites import read_report
@@ -208,7 +204,7 @@ def _run(command: Sequence[str]) -> str:
 def _requirements() -> list[str]:
     """Return the requirements of both distributions, except the runtime and the extras."""
     texts = [(ROOT / one / "pyproject.toml").read_text(encoding="utf-8") for one in _DISTRIBUTIONS]
-    listed = [one for text in texts for one in tomllib.loads(text)["project"]["dependencies"]]
+    listed = [one for text in texts for one in parse_toml(text)["project"]["dependencies"]]
     return [one for one in listed if not one.startswith("chirpid-patch")]
 
 
