@@ -6,7 +6,7 @@ the original code without workers, the original code with 4 workers, the origina
 migrated loader with pinned memory, the migrated loader with its samples on the device, and a single batch that stays on
 the device. The single batch shows the limit that no loader can exceed. The benchmark also measures the cost of
 `.item()`, `.cpu().numpy()` and `empty_cache()` in every training step. The benchmark writes `gpu.json` (raw values,
-updated after every training), `gpu.txt` and `gpu.png` to OUT_DIR, and prints a table at the end.
+updated after every training) and `gpu.txt` to OUT_DIR, and prints a table at the end.
 
 The exit code is 0 if all targets are met, 1 if a target is missed or was not measured, 2 if an option is invalid, and 3
 if PyTorch finds no CUDA device. With `--device cpu` or `--quick`, the benchmark does not judge targets, and exit code 0
@@ -19,25 +19,25 @@ import gc
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import click
 import torch
-from gpu_bench import chart, correctness, models, stalls
+from gpu_bench import correctness, stalls
 from gpu_bench.cells import cells, measure, seconds_for_cell
 from gpu_bench.measure import Span
-from gpu_bench.original import Backend, Data
+from gpu_bench.original import MEDIUM, SMALL, Backend, Data
 from gpu_bench.report import CPU_LABEL, QUICK_LABEL, Run, as_data, as_text_report
 from harness import Progress, conditions, write_json
 
-from chirp_migrate.training.process import machine as machines
 from chirpid_patch.machine.nvml import GpuProbe
 
 NO_CUDA = 3
 _STALLS_SHARE = 0.1  # share of the time that is left after the key cells
-_ENDING_S = 5.0  # seconds for chart and report
+_ENDING_S = 5.0  # seconds for the report
 
 
 @dataclass(frozen=True)
@@ -83,32 +83,6 @@ class _Budget:
         return Span(time.monotonic() + seconds, self._ends, self._sizes.longest_turn_s, self._sizes.most_rounds)
 
 
-class _Results:
-    """The folder with the results, which is updated after each measurement."""
-
-    def __init__(self, folder: Path, run: Run) -> None:
-        self._folder = folder
-        self._run = run
-        folder.mkdir(parents=True, exist_ok=True)
-
-    def write(self) -> None:
-        write_json(self._folder / "gpu.json", as_data(self._run))
-
-    def end(self) -> str:
-        """Write all results and the chart, and return the report."""
-        self.write()
-        caption = (
-            f"{self._run.label or ''}\nMedians of paired turns. {machines.machine_summary(self._run.machine)}".strip()
-        )
-        drawn = chart.draw(self._run.results, self._folder / "gpu.png", caption)
-        text = as_text_report(self._run)
-        (self._folder / "gpu.txt").write_text(text + "\n", encoding="utf-8")
-        names = ["gpu.json", "gpu.txt", *(["gpu.png"] if drawn else [])]
-        without = "" if drawn else "; no chart: matplotlib is not installed"
-        click.echo(f"Written: {', '.join(names)} in {self._folder}{without}", err=True)
-        return text
-
-
 @click.command(help=__doc__)
 @click.argument("out_dir", type=click.Path(file_okay=False, path_type=Path))
 @click.option("--device", "where", default="cuda", show_default=True, help="cuda, cuda:N, or cpu (only a self-test).")
@@ -125,14 +99,21 @@ def main(out_dir: Path, where: str, quick: bool, budget: float | None, samples: 
     label = CPU_LABEL if device.type == "cpu" else QUICK_LABEL if quick else None
     planned = cells(sizes.batch_sizes, sizes.key_size)
     run = Run(settings, ran["machine"], label, planned)
-    results = _Results(out_dir, run)
-    _measure_all(run, results, sizes, device)
-    click.echo(results.end())
+    out_dir.mkdir(parents=True, exist_ok=True)
+    for _ in _measure_all(run, sizes, device):
+        write_json(out_dir / "gpu.json", as_data(run))
+    text = as_text_report(run)
+    (out_dir / "gpu.txt").write_text(text + "\n", encoding="utf-8")
+    click.echo(f"Written: gpu.json, gpu.txt in {out_dir}", err=True)
+    click.echo(text)
     sys.exit(0 if run.holds else 1)
 
 
-def _measure_all(run: Run, results: _Results, sizes: Sizes, device: torch.device) -> None:
-    """Check the batches, and then measure as long as time is left. Trainings with targets are measured first."""
+def _measure_all(run: Run, sizes: Sizes, device: torch.device) -> Iterator[None]:
+    """Check the batches, and then measure as long as time is left. Trainings with targets are measured first.
+
+    The function adds its results to ``run``, and yields after each measurement.
+    """
     budget, say = _Budget(sizes), Progress().step
     warnings.filterwarnings("ignore", message="This DataLoader will create", category=UserWarning)
     say(f"making {sizes.samples} spectrograms")
@@ -143,17 +124,17 @@ def _measure_all(run: Run, results: _Results, sizes: Sizes, device: torch.device
     gc.freeze()  # garbage collection then skips the objects of the imports
     say("are the batches the same?")
     run.checks = correctness.check(data, sizes.key_size, device)
-    results.write()
+    yield
     with GpuProbe() as probe:
         for number, cell in enumerate(run.planned):
             if not (run.stalls or cell.key) and budget.left_s:
                 say("calls that make a GPU wait")
-                both, span = (models.MEDIUM, models.SMALL), budget.span(_STALLS_SHARE * budget.left_s)
+                both, span = (MEDIUM, SMALL), budget.span(_STALLS_SHARE * budget.left_s)
                 run.stalls = stalls.measure(backend, data, both, sizes.key_size, device, probe, span)
             if budget.left_s:
                 span = budget.span(seconds_for_cell(budget.left_s, cell, run.planned[number:]))
                 run.results.append(measure(cell, backend, data, device, probe, span, say))
-            results.write()
+            yield
 
 
 def _device(where: str) -> torch.device:

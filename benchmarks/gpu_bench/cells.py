@@ -9,10 +9,9 @@ import torch
 
 from chirpid_patch.machine.nvml import GpuProbe
 
-from . import models
 from .measure import Span, Timings, take_turns
-from .original import Backend, Data
-from .ways import LIMIT, WAYS, Batches, Loading
+from .original import MEDIUM, SMALL, Backend, Data
+from .ways import LIMIT, WAYS, Loading, Running
 
 _KEY_WEIGHT, _KEY_ROUNDS, _ROUNDS = 4, 5, 3
 NO_TIME = "the budget was used up"
@@ -52,8 +51,8 @@ class Measured:
 def cells(batch_sizes: Sequence[int], key_size: int) -> list[Cell]:
     """Return all cells, key cells first."""
     everything = [
-        Cell(model, size, augmented, model == models.MEDIUM and size == key_size)
-        for model in (models.MEDIUM, models.SMALL)
+        Cell(model, size, augmented, model == MEDIUM and size == key_size)
+        for model in (MEDIUM, SMALL)
         for size in batch_sizes
         for augmented in (True, False)
     ]
@@ -87,11 +86,11 @@ def measure(
     """
     result = Measured(cell)
     torch.manual_seed(0)
-    network = models.make(cell.model, backend).to(device)
+    network = backend.make_network(cell.model).to(device)
     optimizer = torch.optim.Adam(network.parameters(), lr=0.001)
-    running: dict[str, Batches] = {}
+    running: dict[str, Running] = {}
 
-    def epoch_with(batches: Batches) -> Callable[[], int]:
+    def epoch_with(batches: Running) -> Callable[[], int]:
         def epoch() -> int:
             backend.train_epoch(network, batches, optimizer, device)
             return data.samples
@@ -99,20 +98,21 @@ def measure(
         return epoch
 
     try:
-        for way in sorted(WAYS, key=lambda way: way.name != LIMIT):  # the limit comes first, to warm up the device
-            say(f"{cell.title}: setting up {way.title}")
-            timings = result.ways[way.name] = Timings()
+        for name in sorted(WAYS, key=lambda name: name != LIMIT):  # the limit comes first, to warm up the device
+            title, make = WAYS[name]
+            say(f"{cell.title}: setting up {title}")
+            timings = result.ways[name] = Timings()
             if span.over:
                 timings.failed = NO_TIME
                 continue
             try:
-                batches = way.make(Loading(data, cell.batch_size, cell.augmented, device))
-                running[way.name], timings.detail = batches, batches.detail
+                batches = make(Loading(data, cell.batch_size, cell.augmented, device))
+                running[name], timings.detail = batches, batches.detail
                 epoch_with(batches)()
             except Exception as error:  # for example, there is no memory for the samples
                 timings.failed = f"{type(error).__name__}: {error}".splitlines()[0]
-                if way.name in running:
-                    running.pop(way.name).close()
+                if name in running:
+                    running.pop(name).close()
         say(f"{cell.title}: {len(running)} loaders in turns")
         epochs = {name: epoch_with(batches) for name, batches in running.items()}
         take_turns(epochs, result.ways, _KEY_ROUNDS if cell.key else _ROUNDS, span, device, probe)

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader
 from chirp_migrate.stats.ratios import holm_adjusted, ks_p_value
 
 from .original import Data
-from .ways import Batches, Loading, host_loader, pinned_loader, resident_loader
+from .ways import Loading, Running, host_loader, pinned_loader, resident_loader
 
 _TOLERANCE = 1e-5  # for standardised samples, whose values are about 1
 _SIGNIFICANT = 0.01
@@ -51,7 +51,7 @@ def _seeded(seed: int) -> None:
     torch.manual_seed(seed)
 
 
-def _epoch(batches: Batches, seed: int) -> list[tuple[Tensor, Tensor]]:
+def _epoch(batches: Running, seed: int) -> list[tuple[Tensor, Tensor]]:
     """Return the batches of an epoch on the CPU, and close the loader."""
     _seeded(seed)
     try:
@@ -76,7 +76,7 @@ def _same_batches(name: str, loading: Loading) -> Check:
 _STATISTICS = ("mean", "deviation", "share of zeros", "smallest value", "largest value")
 
 
-def _values(batches: Batches | DataLoader[tuple[Tensor, Tensor]], seed: int) -> np.ndarray:
+def _values(batches: Running | DataLoader[tuple[Tensor, Tensor]], seed: int) -> np.ndarray:
     """Return ``_STATISTICS`` of each sample of an epoch, of shape (samples, statistics)."""
     _seeded(seed)
     parts = []
@@ -84,7 +84,7 @@ def _values(batches: Batches | DataLoader[tuple[Tensor, Tensor]], seed: int) -> 
         flat = x.flatten(1).double()
         zeros = (flat == 0).double().mean(1)
         parts.append(torch.stack([flat.mean(1), flat.std(1), zeros, flat.amin(1), flat.amax(1)], 1).cpu())
-    if isinstance(batches, Batches):
+    if isinstance(batches, Running):
         batches.close()
     return torch.cat(parts).numpy()
 

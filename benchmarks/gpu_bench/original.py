@@ -1,4 +1,4 @@
-"""The original code of the training: datasets, loaders and the training loop of the backend before its migration."""
+"""The original code of the training: datasets, networks and the training loop of the backend before its migration."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from torch import nn
 
 _TREE = Path(__file__).resolve().parents[2] / "fixtures" / "backend"
 CLASSES = 4
+SMALL, MEDIUM = "small", "medium"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,21 @@ class Backend:
         """Train one epoch with the backend's own loop, with `.to(device)` and `.item()`; return the mean loss."""
         loss, _ = self.training.train_epoch(model, batches, nn.CrossEntropyLoss(), optimizer, device)
         return float(loss)
+
+    def make_network(self, size: str) -> nn.Module:
+        """Return a network for spectrograms of shape (B, 1, F, T).
+
+        The small network is the fixture backend's own, whose strides skip most of the image so that a CPU can train it.
+        The medium network has four blocks at full resolution; a GPU needs a few milliseconds for a batch.
+        """
+        if size == SMALL:
+            network: nn.Module = self.models.BirdCNN(CLASSES)
+            return network
+        blocks: list[nn.Module] = []
+        for inputs, outputs in ((1, 16), (16, 32), (32, 64), (64, 128)):
+            convolution = nn.Conv2d(inputs, outputs, kernel_size=3, padding=1, bias=False)
+            blocks += [convolution, nn.BatchNorm2d(outputs), nn.ReLU(inplace=True), nn.MaxPool2d(2)]
+        return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(128, CLASSES))
 
 
 class Data:

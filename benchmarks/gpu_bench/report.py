@@ -8,14 +8,18 @@ from typing import Any
 
 from harness import Goal
 
+from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.training.process import machine as machines
 
 from .cells import NO_TIME, Cell, Measured
 from .correctness import Check
 from .measure import Timings, times_faster
 from .stalls import NOTHING, Stalls
-from .targets import as_text, goodput, judge, speed_up
-from .ways import TITLES
+from .ways import LIMIT, ORIGINAL, PINNED, RESIDENT, TITLES
+
+_BUSY_PERCENT = 90.0
+_GOODPUT = {RESIDENT: 0.95, PINNED: 0.90}
+_FASTER = 2.0
 
 CPU_LABEL = "CPU: only a test of the benchmark. The results do not apply to a GPU, and no target is judged."
 QUICK_LABEL = "Quick: only a test of the benchmark. The samples are too few and too small, so no target is judged."
@@ -51,6 +55,44 @@ class Run:
     def holds(self) -> bool:
         """Return whether all checks and targets hold. A target without a measurement does not hold."""
         return all(check.holds for check in self.checks) and all(outcome.holds for outcome in self.outcomes)
+
+
+def judge(results: Sequence[Measured], key: Sequence[Cell]) -> list[Goal]:
+    """Judge every target in every key cell."""
+    by_cell = {result.cell: result for result in results}
+    outcomes = []
+    for result in (by_cell.get(cell, Measured(cell)) for cell in key):
+        timings = result.ways.get(RESIDENT)
+        busy = None if timings is None else timings.busy_percent
+        what, wanted = f"{result.cell.title}: {TITLES[RESIDENT]}, GPU utilisation", f"≥ {_BUSY_PERCENT:.0f} %"
+        shown = _why_not(timings, "NVML reports none") if busy is None else f"{busy:.0f} %"
+        outcomes.append(Goal(what, wanted, shown, None if busy is None else busy >= _BUSY_PERCENT))
+        outcomes += [_goal(result, way, "goodput", LIMIT, bound, 2) for way, bound in _GOODPUT.items()]
+        if result.cell.augmented:
+            outcomes.append(
+                _goal(result, RESIDENT, f"samples/s / samples/s of {TITLES[ORIGINAL]}", ORIGINAL, _FASTER, 1)
+            )
+    return outcomes
+
+
+def _goal(result: Measured, way: str, name: str, slow: str, bound: float, digits: int) -> Goal:
+    what, found = f"{result.cell.title}: {TITLES[way]}, {name}", _ratio(result, slow, way)
+    shown = _why_not(result.ways.get(way), "not measured") if found is None else _as_text(found)
+    return Goal(what, f"≥ {bound:.{digits}f}", shown, None if found is None else found.value >= bound)
+
+
+def _why_not(timings: Timings | None, otherwise: str) -> str:
+    return "not measured" if timings is None else timings.failed or otherwise
+
+
+def _ratio(result: Measured, slow: str, fast: str) -> Ratio | None:
+    """Return samples per second / samples per second of another loader with the same training."""
+    one, other = result.ways.get(slow), result.ways.get(fast)
+    return None if one is None or other is None else times_faster(one, other)
+
+
+def _as_text(ratio: Ratio | None, missing: str = "—") -> str:
+    return missing if ratio is None else f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
 
 
 def as_data(run: Run) -> dict[str, Any]:
@@ -103,11 +145,8 @@ def _ways(ways: dict[str, Timings], result: Measured) -> list[str]:
             lines.append(f"  {title:<24}{'—':>10}")
             continue
         busy = "—" if timings.busy_percent is None else f"{timings.busy_percent:.0f} %"
-        good, faster = goodput(result, name), speed_up(result, name)
-        lines.append(
-            f"  {title:<24}{timings.rate:>10,.0f}  {busy:>8}  {as_text(good) if good else '—':<19}  "
-            f"{as_text(faster) if faster else '—'}".rstrip()
-        )
+        good, faster = (_as_text(_ratio(result, slow, name)) for slow in (LIMIT, ORIGINAL))
+        lines.append(f"  {title:<24}{timings.rate:>10,.0f}  {busy:>8}  {good:<19}  {faster}")
     return lines
 
 
@@ -117,7 +156,7 @@ def _stalls(stalls: Stalls) -> list[str]:
     for name, timings in stalls.habits.items():
         rate = "—" if timings.rate is None else f"{timings.rate:,.0f}"
         ratio = times_faster(timings, plain) if name != NOTHING else None
-        lines.append(f"  {name:<24}{rate:>10}  {as_text(ratio) if ratio else ''}".rstrip())
+        lines.append(f"  {name:<24}{rate:>10}  {_as_text(ratio, '')}".rstrip())
     return lines
 
 

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from chirpid_patch.machine.nvml import GpuProbe
 
-from . import models
 from .measure import Span, Timings, take_turns, wait_for
 from .original import Backend, Data
 from .ways import Loading, one_batch
@@ -21,29 +20,13 @@ NOTHING = "nothing"
 _ROUNDS = 5
 
 
-def _nothing(loss: Tensor, outputs: Tensor, kept: list[Any]) -> None:
-    """Keep the loss and the predictions on the device, as the comparison without an additional call."""
-    kept += [loss.detach(), outputs.detach()]
-
-
-def _item(loss: Tensor, outputs: Tensor, kept: list[Any]) -> None:
-    kept += [loss.item(), outputs.detach()]
-
-
-def _numpy(loss: Tensor, outputs: Tensor, kept: list[Any]) -> None:
-    kept += [loss.detach(), outputs.detach().cpu().numpy()]
-
-
-def _empty_cache(loss: Tensor, outputs: Tensor, kept: list[Any]) -> None:
-    kept += [loss.detach(), outputs.detach()]
-    torch.cuda.empty_cache()  # does nothing without CUDA
-
-
-HABITS: dict[str, Callable[[Tensor, Tensor, list[Any]], None]] = {
-    NOTHING: _nothing,
-    "loss.item()": _item,
-    "outputs.cpu().numpy()": _numpy,
-    "torch.cuda.empty_cache()": _empty_cache,
+#: Name of a call → function that returns what the call makes of loss and predictions.
+HABITS: dict[str, Callable[[Tensor, Tensor], Any]] = {
+    NOTHING: lambda loss, outputs: (loss.detach(), outputs.detach()),
+    "loss.item()": lambda loss, outputs: (loss.item(), outputs.detach()),
+    "outputs.cpu().numpy()": lambda loss, outputs: (loss.detach(), outputs.detach().cpu().numpy()),
+    # Emptying the cache does nothing without CUDA.
+    "torch.cuda.empty_cache()": lambda loss, outputs: (loss.detach(), outputs.detach(), torch.cuda.empty_cache()),
 }
 
 
@@ -72,7 +55,7 @@ def measure(
         if span.over:
             break
         until = begun + (span.until - begun) * number / len(sizes)
-        network = models.make(size, backend).to(device)
+        network = backend.make_network(size).to(device)
         optimizer = torch.optim.Adam(network.parameters(), lr=0.001)
         batches = one_batch(Loading(data, batch_size, False, device))
         stalls = Stalls(size, batch_size, {name: Timings() for name in HABITS})
@@ -93,7 +76,7 @@ def _epoch(
     batches: Iterable[Any],
     samples: int,
     device: torch.device,
-    habit: Callable[[Tensor, Tensor, list[Any]], None],
+    habit: Callable[[Tensor, Tensor], Any],
 ) -> Callable[[], int]:
     criterion = nn.CrossEntropyLoss()
 
@@ -106,7 +89,7 @@ def _epoch(
             loss = criterion(outputs, y)
             loss.backward()
             optimizer.step()
-            habit(loss, outputs, kept)
+            kept.append(habit(loss, outputs))
         wait_for(device)
         return samples
 

@@ -17,6 +17,7 @@ from chirpid_patch import (
     WorkerSafeAugmentedDataset,
     WorkerSafeStandardizedDataset,
 )
+from chirpid_patch.loader_speed.measure import shut_down_workers
 
 from . import third_party
 from .hand_tuned import HandTuned, ReadInThreads, as_it_is
@@ -28,22 +29,27 @@ _POOLED_VALUES = 1 << 22
 
 
 class Running:
-    """A loader that is ready: iterate over it once for each epoch, and close it at the end."""
+    """A loader that is ready: iterate over it once for each epoch, and close it at the end.
 
-    def __init__(self, loader: Any, detail: str = "") -> None:
-        self.loader = loader
-        self.detail = detail
+    Args:
+        loader: the loader, or a list of batches.
+        detail: description of the settings.
+        batches: object that yields the batches of an epoch; None if this is the loader.
+    """
+
+    def __init__(self, loader: Any, detail: str = "", batches: Any = None) -> None:
+        self.loader, self.detail = loader, detail
+        self._batches = loader if batches is None else batches
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.loader)
+        return iter(self._batches)
 
     def close(self) -> None:
-        """End the worker processes of the loader."""
-        shutdown = getattr(self.loader, "shutdown", None)
-        if shutdown is not None:
-            shutdown()
-        self.loader = None
-        gc.collect()  # PyTorch's loader ends its workers when it is freed
+        """End the worker processes and threads, and free the memory."""
+        if isinstance(self.loader, DataLoader):
+            shut_down_workers(self.loader)
+        self.loader = self._batches = None
+        gc.collect()
 
 
 Setup = Callable[[Workload, Data], Callable[[], Running]]

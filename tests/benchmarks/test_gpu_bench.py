@@ -70,7 +70,7 @@ def test_a_run_on_the_cpu_says_what_it_is_and_judges_nothing(run: Any) -> None:
 
 def test_the_table_is_the_last_that_is_printed_and_is_written_too(run: Any) -> None:
     assert run.said == (run.folder / "gpu.txt").read_text("utf-8")
-    assert {"gpu.json", "gpu.txt", "gpu.png"} == {path.name for path in run.folder.iterdir()}
+    assert {"gpu.json", "gpu.txt"} == {path.name for path in run.folder.iterdir()}
     assert max(map(len, run.said.splitlines()[1:])) <= 120  # the machine's name is as long as it is
 
 
@@ -128,7 +128,7 @@ def cells_with(busy: float | None, resident: float, pinned: float, original: flo
 )
 def test_each_target_holds_or_is_missed_by_itself(figures: Any, missed: set[str]) -> None:
     results, key = cells_with(*figures)
-    outcomes = part("targets").judge(results, key)
+    outcomes = part("report").judge(results, key)
     assert len(outcomes) == 7  # utilisation and two of goodput in each training, time in the augmented one
     assert all(any(word in one.what for word in missed) for one in outcomes if not one.holds)
     assert all(any(word in one.what for one in outcomes if not one.holds) for word in missed)
@@ -197,7 +197,7 @@ def test_batches_that_are_not_the_same_are_noticed(
         def __iter__(self) -> Any:
             return (spoil(x, y) for x, y in ways.host_loader(loading))
 
-    monkeypatch.setitem(correctness._OURS, "resident", lambda loading: ways.Batches(Spoilt()))
+    monkeypatch.setitem(correctness._OURS, "resident", lambda loading: ways.Running(Spoilt()))
     check = correctness._same_batches("resident", loading)
     assert check.found == found and check.holds == (found == "largest difference 0")
 
