@@ -7,11 +7,11 @@ changing order.
 
 from __future__ import annotations
 
-import time
+from functools import partial
 
 import click
 import torch
-from harness import conditions, in_turn, made_by, quartiles
+from harness import conditions, epoch_s, made_by, paired, quartiles
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -23,19 +23,20 @@ from chirpid_patch import (
 )
 
 
-def _epoch(loader: torch.utils.data.DataLoader, train: bool) -> float:
-    """Return the seconds of one epoch."""
+def _epoch(loader: torch.utils.data.DataLoader, train: bool, module: object) -> float:
+    """Return the seconds of one epoch with ``module`` as the C module; None for no module."""
+    native._native = module
     model = nn.Sequential(
         nn.Conv2d(1, 8, 5, stride=4), nn.ReLU(), nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(128, 31)
     )
     optimizer = torch.optim.SGD(model.parameters(), 0.01)
-    begun = time.perf_counter()
-    for x, y in loader:
-        if train:
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(model(x), y).backward()
-            optimizer.step()
-    return time.perf_counter() - begun
+
+    def step(batch: tuple[torch.Tensor, torch.Tensor]) -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(batch[0]), batch[1]).backward()
+        optimizer.step()
+
+    return epoch_s(loader, step if train else None)
 
 
 @click.command()
@@ -53,14 +54,10 @@ def main(rounds: int, samples: int) -> None:
     for name, dataset in (("standardise", standardized), ("and augment", augmented)):
         loader = OptimalDataLoaderFactory.create_training_loader(dataset, 32, prefetch_threads=0)
         for train in (False, True):
-            ratios = []
-            for number in range(rounds + 1):
-                seconds = {}
-                for with_it in in_turn([True, False], number):
-                    native._native = compiled if with_it else None
-                    seconds[with_it] = _epoch(loader, train)
-                if number:  # the first is a warm-up
-                    ratios.append(seconds[False] / seconds[True])
+            modules = {"with": compiled, "without": None}
+            timed = {name: partial(_epoch, loader, train, module) for name, module in modules.items()}
+            times = paired(timed, rounds)
+            ratios = [without / with_it for without, with_it in zip(times["without"], times["with"], strict=True)]
             native._native = compiled
             low, median, high = quartiles(ratios)
             what = "training" if train else "loading only"

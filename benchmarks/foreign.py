@@ -16,9 +16,21 @@ from statistics import median
 from typing import Any
 
 import click
-import numpy as np
 import torch
-from harness import RESULTS, Goal, check_option, conditions, end, in_turn, made_by, table, write
+from harness import (
+    RESULTS,
+    Goal,
+    check_option,
+    conditions,
+    end,
+    epoch_s,
+    in_turn,
+    keep_busy,
+    made_by,
+    median_interval,
+    table,
+    write,
+)
 from torch.utils.data import DataLoader, Dataset
 
 from chirpid_patch import OptimalDataLoaderFactory
@@ -37,9 +49,7 @@ class Spectrograms(Dataset[Any]):
         return len(self.values)
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        until = time.thread_time() + self.seconds
-        while time.thread_time() < until:
-            pass
+        keep_busy(self.seconds)
         return (self.values[index] - 0.4) / 0.2, index % 31
 
 
@@ -66,20 +76,6 @@ WORK: dict[str, tuple[Any, dict[str, Any]]] = {
 }  # fmt: skip
 
 
-def _epoch(loader: Any) -> float:
-    begun = time.perf_counter()
-    for _ in loader:
-        pass
-    return time.perf_counter() - begun
-
-
-def _interval(ratios: list[float]) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the median."""
-    draws = np.random.default_rng(0).choice(ratios, (4000, len(ratios)))
-    low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
-    return float(low), float(high)
-
-
 @click.command()
 @click.option("--rounds", default=30, show_default=True, help="Smallest number of epochs of each loader.")
 @click.option("--seconds-each", default=30.0, show_default=True, help="Smallest number of seconds for each dataset.")
@@ -99,12 +95,12 @@ def main(rounds: int, seconds_each: float, only: str, check: bool, save: bool) -
         loaders = {kind: make(dataset, shuffle=True, **options) for kind, make in makers.items()}
         ratios: list[float] = []
         for loader in loaders.values():
-            _epoch(loader)  # a warm-up
+            epoch_s(loader)  # a warm-up
         until = time.monotonic() + seconds_each
         while len(ratios) < rounds or time.monotonic() < until:
-            seconds = {kind: _epoch(loaders[kind]) for kind in in_turn(list(loaders), len(ratios))}
+            seconds = {kind: epoch_s(loaders[kind]) for kind in in_turn(list(loaders), len(ratios))}
             ratios.append(seconds["ours"] / seconds["torch"])
-        low, high = _interval(ratios)
+        low, high = median_interval(ratios)
         rows.append((name, f"{median(ratios):.3f}", f"{low:.3f} to {high:.3f}"))
         goals.append(Goal(name, f"not above {_MOST}", rows[-1][2], high <= _MOST))
         print(*rows[-1], sep="  ", flush=True)

@@ -25,7 +25,6 @@ from statistics import median
 from typing import Any
 
 import click
-import numpy as np
 from codemod_bench.packages import MORE_PACKAGES, PACKAGES, Unavailable, cache_option, chosen, fetch, unpack
 from gains import recorded_gains
 from harness import (
@@ -37,8 +36,9 @@ from harness import (
     conditions,
     end,
     goal_lines,
-    in_turn,
     made_by,
+    median_interval,
+    paired,
     table,
     write,
 )
@@ -94,13 +94,6 @@ def _installed(cases: list[Case], folder: Path) -> Path:
     return folder
 
 
-def _interval(ratios: list[float]) -> tuple[float, float]:
-    """Return the 95 % bootstrap interval of the median."""
-    draws = np.random.default_rng(0).choice(ratios, (4000, len(ratios)))
-    low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
-    return float(low), float(high)
-
-
 def _measured(case: Case, cache: Path, installed: Path, rounds: int) -> dict[str, Any]:
     """Return the times of the epochs of one case."""
     [package] = chosen([case.package], (*PACKAGES, *MORE_PACKAGES))
@@ -115,11 +108,10 @@ def _measured(case: Case, cache: Path, installed: Path, rounds: int) -> dict[str
         try:
             for side, tree in trees.items():
                 sides[side] = _Side(case, tree, installed)
-            for side in _SIDES:
-                sides[side].epoch()  # a warm-up
-            epochs: list[dict[str, tuple[float, float]]] = []
-            for number in range(rounds):
-                epochs.append({side: sides[side].epoch() for side in in_turn(list(_SIDES), number)})
+            times = paired({side: one.epoch for side, one in sides.items()}, rounds)
+            epochs = [
+                dict(zip(_SIDES, both, strict=True)) for both in zip(*(times[side] for side in _SIDES), strict=True)
+            ]
             picklable = {side: one.picklable for side, one in sides.items()}
         finally:
             for one in sides.values():
@@ -136,7 +128,7 @@ def _measured(case: Case, cache: Path, installed: Path, rounds: int) -> dict[str
         "newly_picklable": picklable["after"] and not picklable["before"],
         "epochs": epochs,
         **{f"{clock}_ratio": median(values) for clock, values in ratios.items()},
-        **{f"{clock}_interval": _interval(values) for clock, values in ratios.items()},
+        **{f"{clock}_interval": median_interval(values) for clock, values in ratios.items()},
     }
 
 

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import click
 import numpy as np
 
+from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.training.process import machine as machines
 
 __all__ = [
@@ -30,12 +31,18 @@ __all__ = [
     "check_option",
     "conditions",
     "end",
+    "epoch_s",
     "goal_lines",
     "in_turn",
+    "interval_text",
+    "keep_busy",
     "made_by",
+    "median_interval",
     "migrated_copy",
     "output_option",
+    "paired",
     "quartiles",
+    "ratio_ends",
     "run_tool",
     "saved",
     "table",
@@ -61,6 +68,7 @@ output_option = click.option(
 check_option = click.option("--check", is_flag=True, help="End with exit code 1 if a goal is not reached.")
 
 _T = TypeVar("_T")
+_N = TypeVar("_N", bound=Hashable)
 
 
 @dataclass(frozen=True)
@@ -157,9 +165,10 @@ def made_by(settings: dict[str, Any]) -> str:
 def in_turn(names: Sequence[_T], number: int) -> list[_T]:
     """Return the names in the order of round ``number``.
 
-    Each round begins with another name, and every second round has the reverse order.
+    Every second round has the reverse order of the round before. The next two rounds begin with other names, so that
+    each name is at each position equally often.
     """
-    start = number % len(names) if names else 0
+    start = number // 2 % len(names) if names else 0
     turned = [*names[start:], *names[:start]]
     return turned[::-1] if number % 2 else turned
 
@@ -167,6 +176,53 @@ def in_turn(names: Sequence[_T], number: int) -> list[_T]:
 def turns(names: Sequence[_T], rounds: int) -> Iterator[tuple[int, _T]]:
     """Yield (number of the round from 0, name) for all names in all rounds. The order of the names changes."""
     return ((number, name) for number in range(rounds) for name in in_turn(names, number))
+
+
+def paired(timed: Mapping[_N, Callable[[], _T]], rounds: int, warm_up: int = 1) -> dict[_N, list[_T]]:
+    """Call all functions in turns, round after round, and return their results without the rounds for warm-up.
+
+    The results of the functions at the same index belong to the same round, so that a slow phase of the machine affects
+    all functions.
+    """
+    results: dict[_N, list[_T]] = {name: [] for name in timed}
+    for number, name in turns(list(timed), rounds + warm_up):
+        result = timed[name]()
+        if number >= warm_up:
+            results[name].append(result)
+    return results
+
+
+def epoch_s(loader: Iterable[Any], step: Callable[[Any], object] | None = None) -> float:
+    """Return the seconds of one epoch, with a step for each batch."""
+    begun = time.perf_counter()
+    for batch in loader:
+        if step is not None:
+            step(batch)
+    return time.perf_counter() - begun
+
+
+def keep_busy(seconds: float) -> None:
+    """Use the CPU in this thread for ``seconds``."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % bootstrap interval of the median."""
+    draws = np.random.default_rng(0).choice(values, (4000, len(values)))
+    low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
+    return float(low), float(high)
+
+
+def interval_text(ratio: Ratio | None, digits: int = 2, missing: str = "") -> str:
+    """Return a ratio with its interval as text."""
+    return missing if ratio is None else "{:.{d}f} [{:.{d}f}, {:.{d}f}]".format(*ratio_ends(ratio), d=digits)
+
+
+def ratio_ends(ratio: Ratio) -> tuple[float, float, float]:
+    """Return a ratio, and both ends of its interval."""
+    return ratio.value, ratio.low, ratio.high
 
 
 def quartiles(values: Any) -> tuple[float, float, float]:

@@ -13,13 +13,14 @@ from __future__ import annotations
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import torch
-from harness import conditions, write_json
+from harness import conditions, keep_busy, ratio_ends, write_json
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
 from chirpid_patch.hooks.profiling import DataLoaderProfilingHook
@@ -28,17 +29,6 @@ from chirpid_patch.hooks.trainer import TrainerHooks
 _BOUND = 1.01
 _STRETCH = 25  # steps
 Step = Callable[[], object]
-
-
-def clocked_step(milliseconds: float) -> Step:
-    """Return a step that keeps its CPU busy for ``milliseconds``."""
-
-    def step() -> None:
-        end = time.thread_time() + milliseconds / 1e3
-        while time.thread_time() < end:
-            pass
-
-    return step
 
 
 def training_step(milliseconds: float) -> Step:
@@ -97,11 +87,6 @@ def compare(step: Step, rounds: int) -> tuple[Ratio, list[float], list[float]]:
     return paired_ratio(without, with_hook), without, with_hook
 
 
-def _print_rows(rows: Iterable[tuple[str, Ratio]]) -> None:
-    for name, ratio in rows:
-        click.echo(f"{name:<33} {ratio.value:.4f}  [{ratio.low:.4f}, {ratio.high:.4f}]  {ratio.rounds} rounds")
-
-
 @click.command(help=__doc__)
 @click.option("--step-ms", default=5.0, show_default=True, help="Milliseconds of a step.")
 @click.option("--rounds", default=400, show_default=True, help="Rounds of 25 steps with and without the hook.")
@@ -112,13 +97,14 @@ def main(step_ms: float, rounds: int, target: Path | None) -> None:
     torch.set_num_threads(1)
     results: dict[str, Any] = {}
     rows = []
-    loops = {f"{step_ms:g} ms of CPU": clocked_step(step_ms), "training step": training_step(step_ms)}
+    loops = {f"{step_ms:g} ms of CPU": partial(keep_busy, step_ms / 1e3), "training step": training_step(step_ms)}
     for name, step in loops.items():
         ratio, plain, hooked = compare(step, rounds)
         rows.append((name, ratio))
-        results[name] = {"ratio": [ratio.value, ratio.low, ratio.high], "without": plain, "with": hooked}
+        results[name] = {"ratio": ratio_ends(ratio), "without": plain, "with": hooked}
     click.echo(f"{'time with the hook / without':<33} ratio   95 % interval")
-    _print_rows(rows)
+    for name, ratio in rows:
+        click.echo(f"{name:<33} {ratio.value:.4f}  [{ratio.low:.4f}, {ratio.high:.4f}]  {ratio.rounds} rounds")
     _, without, with_hook = compare(lambda: None, 2000)
     bare = (sum(with_hook) - sum(without)) / len(without) / _STRETCH
     click.echo(f"the hook itself, with warm caches: {bare * 1e6:.1f} µs a step")

@@ -11,19 +11,19 @@ The benchmark writes `listed-samples.md` and `listed-samples.json`.
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
 import click
 import torch
-from harness import Progress, conditions, made_by, output_option, table, write
+from harness import Progress, conditions, epoch_s, made_by, output_option, paired, ratio_ends, table, write
 from torch import nn
 from torch.utils.data import DataLoader
 
-from chirp_migrate.stats.ratios import Ratio, paired_ratio
+from chirp_migrate.stats.ratios import paired_ratio
 from chirpid_patch import OptimalDataLoaderFactory, WorkerSafeSequenceDataset
 from chirpid_patch.datasets import sequence
 
@@ -67,11 +67,7 @@ class _Training:
 
 def _epoch_s(loader: Any, training: _Training | None, smallest: int) -> float:
     with mock.patch.object(sequence, "_SMALLEST_BYTES", smallest):
-        began = time.perf_counter()
-        for x, _ in loader:
-            if training is not None:
-                training.step(x)
-        return time.perf_counter() - began
+        return epoch_s(loader, None if training is None else lambda batch: training.step(batch[0]))
 
 
 def _measure(side: int, trains: bool, rounds: int) -> _Row:
@@ -79,20 +75,13 @@ def _measure(side: int, trains: bool, rounds: int) -> _Row:
     training = _Training() if trains else None
     plain: Any = DataLoader(samples, batch_size=_BATCH, shuffle=True)  # type: ignore[arg-type]
     dataset = WorkerSafeSequenceDataset(samples)
-    loaders = {name: OptimalDataLoaderFactory.create_loader(dataset, _BATCH, shuffle=True) for name in _WAYS}
-    times: dict[str, list[float]] = {name: [] for name in ("PyTorch", *_WAYS)}
-    for number in range(rounds + 2):
-        for name in list(times) if number % 2 else reversed(list(times)):
-            seconds = _epoch_s(loaders.get(name, plain), training, _WAYS.get(name, 0))
-            if number > 1:  # the first epochs prepare memory
-                times[name].append(seconds)
-    ratios = {name: paired_ratio(times["PyTorch"], times[name]) for name in _WAYS}
-    middle = sorted(times["PyTorch"])[rounds // 2]
-    return _Row(_BATCH * side**2 * 4 / 1e6, trains, middle, {name: _ends(ratio) for name, ratio in ratios.items()})
-
-
-def _ends(ratio: Ratio) -> tuple[float, float, float]:
-    return ratio.value, ratio.low, ratio.high
+    timed = {"PyTorch": partial(_epoch_s, plain, training, 0)}
+    for name, smallest in _WAYS.items():
+        loader = OptimalDataLoaderFactory.create_loader(dataset, _BATCH, shuffle=True)
+        timed[name] = partial(_epoch_s, loader, training, smallest)
+    times = paired(timed, rounds, 2)  # the first epochs prepare memory
+    ratios = {name: ratio_ends(paired_ratio(times["PyTorch"], times[name])) for name in _WAYS}
+    return _Row(_BATCH * side**2 * 4 / 1e6, trains, sorted(times["PyTorch"])[rounds // 2], ratios)
 
 
 @click.command(context_settings={"max_content_width": 100})

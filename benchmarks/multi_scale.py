@@ -22,7 +22,7 @@ from typing import Any
 
 import click
 import torch
-from harness import Goal, Progress, check_option, conditions, end, made_by, output_option, turns, write
+from harness import Goal, Progress, check_option, conditions, end, interval_text, made_by, output_option, turns, write
 from harness import table as table_of
 from torch import Tensor, nn
 from torch.utils.data import Dataset
@@ -207,7 +207,7 @@ def table(norm: str, ways: dict[str, Compared]) -> list[str]:
         peak, before = (median(getattr(run, name) for run in found.runs) / _MIB for name in ("peak", "before"))
         beside = ["", ""], ["1", "1", ""]
         if way != "legacy":
-            times = [f"{one.value:.2f} [{one.low:.2f}, {one.high:.2f}]" for one in (found.time, found.cpu_time)]
+            times = [interval_text(one) for one in (found.time, found.cpu_time)]
             differences = f"{found.difference('losses'):.0e}, {found.difference('weights'):.0e}"
             beside = [f"{found.reduction:.0%}", f"{found.training_reduction:.0%}"], [*times, differences]
         rate = f"{median(run.rate for run in found.runs):.1f}"

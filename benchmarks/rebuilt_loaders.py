@@ -7,12 +7,12 @@ shortest epoch of each loader in seconds, without and with a training step for e
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from accelerate import Accelerator
+from harness import epoch_s, paired
 from torch import nn
 from torch.utils.data import DataLoader, Dataset, TensorDataset
 
@@ -40,14 +40,6 @@ class Masked(Dataset[Any]):
         return x, y
 
 
-def seconds(loader: Any, step: Callable[[Any], None]) -> float:
-    """Return the seconds of one epoch."""
-    begin = time.perf_counter()
-    for batch in loader:
-        step(batch)
-    return time.perf_counter() - begin
-
-
 def main() -> None:
     """Print the table."""
     torch.set_num_threads(1)
@@ -64,15 +56,15 @@ def main() -> None:
 
     print(f"{'samples':10} {'step':10} {'original':>9} {'migrated':>9}")
     for name, old, new in (("as stored", plain, plain), ("masked", Masked(plain), masked)):
-        loaders = [
-            accelerator.prepare(DataLoader(old, batch_size=BATCH, shuffle=True, num_workers=WORKERS)),
-            accelerator.prepare(OptimalDataLoaderFactory.create_training_loader(new, BATCH, num_workers=WORKERS)),
-        ]
-        steps: list[tuple[str, Callable[[Any], None]]] = [("none", lambda batch: None), ("training", train)]
-        for step_name, step in steps:
-            rounds = [[seconds(loader, step) for loader in loaders] for _ in range(EPOCHS)]
-            before, after = (min(times) for times in zip(*rounds, strict=True))
-            print(f"{name:10} {step_name:10} {before:9.2f} {after:9.2f}")
+        loaders = {
+            "original": DataLoader(old, batch_size=BATCH, shuffle=True, num_workers=WORKERS),
+            "migrated": OptimalDataLoaderFactory.create_training_loader(new, BATCH, num_workers=WORKERS),
+        }
+        prepared = {side: accelerator.prepare(loader) for side, loader in loaders.items()}
+        for step_name, step in (("none", None), ("training", train)):
+            timed = {side: partial(epoch_s, loader, step) for side, loader in prepared.items()}
+            shortest = {side: min(times) for side, times in paired(timed, EPOCHS, 0).items()}
+            print(f"{name:10} {step_name:10} {shortest['original']:9.2f} {shortest['migrated']:9.2f}")
 
 
 if __name__ == "__main__":

@@ -11,14 +11,29 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import click
 import torch
-from harness import Goal, Progress, check_option, conditions, end, goal_lines, made_by, output_option, table, write
+from harness import (
+    Goal,
+    Progress,
+    check_option,
+    conditions,
+    end,
+    goal_lines,
+    made_by,
+    output_option,
+    paired,
+    ratio_ends,
+    table,
+    write,
+)
 from torch.utils.data import ConcatDataset, DataLoader, Dataset, Subset, TensorDataset
 
 from chirp_migrate.stats.ratios import paired_ratio
@@ -142,16 +157,11 @@ def _measure(name: str, epoch: str, rounds: int, clock: Callable[[], float]) -> 
     epochs = 4
     while min(_timed(clock, plain, epochs), _timed(clock, ours, epochs)) < _LEAST_SECONDS:
         epochs *= 2
-    times: tuple[list[float], list[float]] = ([], [])
-    for number in range(rounds):
-        for side in (0, 1) if number % 2 else (1, 0):
-            times[side].append(_timed(clock, (plain, ours)[side], epochs) / epochs)
-    ratio = paired_ratio(times[0], times[1])
-    return Measured(name, epoch, sorted(times[0])[rounds // 2], ratio.value, ratio.low, ratio.high)
-
-
-def _setups() -> Iterator[tuple[str, str]]:
-    return ((name, epoch) for name in DATASETS for epoch in EPOCHS)
+    loaders = {"PyTorch": plain, "ours": ours}
+    timed = {name: partial(_timed, clock, loader, epochs) for name, loader in loaders.items()}
+    times = {name: [one / epochs for one in some] for name, some in paired(timed, rounds, 0).items()}
+    ratio = paired_ratio(times["PyTorch"], times["ours"])
+    return Measured(name, epoch, sorted(times["PyTorch"])[rounds // 2], *ratio_ends(ratio))
 
 
 @click.command(context_settings={"max_content_width": 100})
@@ -170,7 +180,7 @@ def main(rounds: int, clock: str, check: bool, output: Path) -> None:
     torch.set_num_threads(1)
     progress, found = Progress(), []
     gc.disable()
-    for name, epoch in _setups():
+    for name, epoch in product(DATASETS, EPOCHS):
         progress.step(f"{name}, {epoch}")
         found.append(_measure(name, epoch, rounds, time.perf_counter if clock == "wall" else time.process_time))
         gc.collect()

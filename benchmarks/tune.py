@@ -13,14 +13,15 @@ the pick / of the best) is below 0.95. The benchmark prints a table, and writes 
 from __future__ import annotations
 
 import tempfile
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
 import torch
-from harness import Goal, conditions, end, turns, write_json
+from harness import Goal, conditions, end, interval_text, keep_busy, paired, ratio_ends, write_json
+from loader_bench.per_sample import MappedSpectrograms
 from torch.utils.data import Dataset, TensorDataset
 
 from chirp_migrate.stats.ratios import Ratio, paired_ratio
@@ -28,26 +29,13 @@ from chirp_migrate.training.process.background_load import BackgroundLoadWatch
 from chirp_migrate.tune.measured_dataset import MeasuredDataset, prepare_dataset_measurement
 from chirp_migrate.tune.plateau import pick_smallest_best
 from chirp_migrate.tune.sweep import SettingsSweep, measure_settings, setting_combinations
-from chirp_migrate.tune.tune_report import CandidateMeasurement, CandidateSettings, mean_rate
+from chirp_migrate.tune.tune_report import CandidateSettings, mean_rate
 from chirpid_patch.machine.cpus import usable_cpus
 from chirpid_patch.thresholds import TIED
 
 SHAPE = (1, 224, 313)
 WORKERS, PREFETCH, BATCH_SIZE = (0, 2, 4, 8), (2, 4), 32
 DECODE_S = 0.005
-
-
-class Mapped(Dataset[Any]):
-    """Spectrograms in a memory-mapped file; each sample is copied."""
-
-    def __init__(self, file: Path) -> None:
-        self.samples = np.load(file, mmap_mode="r")
-
-    def __len__(self) -> int:
-        return len(self.samples)
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        return torch.from_numpy(np.array(self.samples[index])), index % 31
 
 
 class Decoded(Dataset[Any]):
@@ -57,9 +45,7 @@ class Decoded(Dataset[Any]):
         return 2000
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        until = time.thread_time() + DECODE_S
-        while time.thread_time() < until:
-            pass
+        keep_busy(DECODE_S)
         return torch.full((1, 64, 64), float(index)), index % 31
 
 
@@ -71,19 +57,25 @@ def subjects(folder: Path) -> dict[str, MeasuredDataset]:
     labels = torch.arange(len(features)) % 31
     return {
         "in memory": prepare_dataset_measurement(TensorDataset(features, labels), BATCH_SIZE, uses_runtime=True),
-        "memory-mapped": prepare_dataset_measurement(Mapped(file), BATCH_SIZE, uses_runtime=True),
+        "memory-mapped": prepare_dataset_measurement(MappedSpectrograms(file, labels), BATCH_SIZE, uses_runtime=True),
         "decode-heavy (5 ms)": prepare_dataset_measurement(Decoded(), BATCH_SIZE, uses_runtime=True),
     }
+
+
+def _rates(
+    subject: MeasuredDataset, ways: list[CandidateSettings], rounds: int, slice_s: float
+) -> dict[CandidateSettings, list[float]]:
+    """Measure each configuration once in each round, and return its samples per second."""
+    timed = {way: partial(measure_settings, subject, way, slice_s) for way in ways}
+    return {way: [one.samples_per_second for one in found] for way, found in paired(timed, rounds, 0).items()}
 
 
 def exhaustive_best(
     subject: MeasuredDataset, ways: list[CandidateSettings], rounds: int, slice_s: float
 ) -> CandidateSettings:
     """Return the fastest of all configurations. Every round measures each configuration once."""
-    measured = [CandidateMeasurement(way) for way in ways]
-    for _, one in turns(measured, rounds):
-        one.rates.append(measure_settings(subject, one.candidate, slice_s).samples_per_second)
-    return max(measured, key=lambda one: mean_rate(one.rates).value).candidate
+    rates = _rates(subject, ways, rounds, slice_s)
+    return max(ways, key=lambda way: mean_rate(rates[way]).value)
 
 
 def compared(
@@ -92,9 +84,7 @@ def compared(
     """Return rate of the pick / rate of the best, measured again in pairs; None if both are the same."""
     if picked == best:
         return None
-    rates: dict[CandidateSettings, list[float]] = {picked: [], best: []}
-    for _, way in turns([picked, best], pairs):
-        rates[way].append(measure_settings(subject, way, slice_s).samples_per_second)
+    rates = _rates(subject, [picked, best], pairs, slice_s)
     return paired_ratio(rates[best], rates[picked])
 
 
@@ -127,12 +117,12 @@ def main(repeats: int, seconds: float, slice_s: float, pairs: int, quick: bool, 
                 worse = ratio is not None and ratio.high < 1 - TIED
                 others = watch.share_of_others()
                 busy = "unknown" if others is None else f"{others:.0%}"
-                shown = "the same" if ratio is None else f"{ratio.value:.3f} [{ratio.low:.3f}, {ratio.high:.3f}]"
+                shown = interval_text(ratio, 3, "the same")
                 click.echo(
                     f"{name:20} {repeat + 1}: picked {chosen.candidate!s:22} best {best!s:22} "
                     f"pick/best {shown:24} {'FAILED' if worse else 'ok'}  (others: {busy})"
                 )
-                interval = None if ratio is None else [ratio.value, ratio.low, ratio.high]
+                interval = None if ratio is None else ratio_ends(ratio)
                 goals.append(Goal(f"{name}, {repeat + 1}", f"not below {1 - TIED}", shown, not worse))
                 found = {"data": name, "picked": str(chosen.candidate), "best": str(best)}
                 results.append({**found, "ratio": interval, "others": others})

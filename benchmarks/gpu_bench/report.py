@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from harness import Goal
+from harness import Goal, interval_text
 
 from chirp_migrate.stats.ratios import Ratio
 from chirp_migrate.training.process import machine as machines
@@ -77,7 +77,7 @@ def judge(results: Sequence[Measured], key: Sequence[Cell]) -> list[Goal]:
 
 def _goal(result: Measured, way: str, name: str, slow: str, bound: float, digits: int) -> Goal:
     what, found = f"{result.cell.title}: {TITLES[way]}, {name}", _ratio(result, slow, way)
-    shown = _why_not(result.ways.get(way), "not measured") if found is None else _as_text(found)
+    shown = _why_not(result.ways.get(way), "not measured") if found is None else interval_text(found)
     return Goal(what, f"≥ {bound:.{digits}f}", shown, None if found is None else found.value >= bound)
 
 
@@ -89,10 +89,6 @@ def _ratio(result: Measured, slow: str, fast: str) -> Ratio | None:
     """Return samples per second / samples per second of another loader with the same training."""
     one, other = result.ways.get(slow), result.ways.get(fast)
     return None if one is None or other is None else times_faster(one, other)
-
-
-def _as_text(ratio: Ratio | None, missing: str = "—") -> str:
-    return missing if ratio is None else f"{ratio.value:.2f} [{ratio.low:.2f}, {ratio.high:.2f}]"
 
 
 def as_data(run: Run) -> dict[str, Any]:
@@ -145,7 +141,7 @@ def _ways(ways: dict[str, Timings], result: Measured) -> list[str]:
             lines.append(f"  {title:<24}{'—':>10}")
             continue
         busy = "—" if timings.busy_percent is None else f"{timings.busy_percent:.0f} %"
-        good, faster = (_as_text(_ratio(result, slow, name)) for slow in (LIMIT, ORIGINAL))
+        good, faster = (interval_text(_ratio(result, slow, name), missing="—") for slow in (LIMIT, ORIGINAL))
         lines.append(f"  {title:<24}{timings.rate:>10,.0f}  {busy:>8}  {good:<19}  {faster}")
     return lines
 
@@ -156,7 +152,7 @@ def _stalls(stalls: Stalls) -> list[str]:
     for name, timings in stalls.habits.items():
         rate = "—" if timings.rate is None else f"{timings.rate:,.0f}"
         ratio = times_faster(timings, plain) if name != NOTHING else None
-        lines.append(f"  {name:<24}{rate:>10}  {_as_text(ratio, '')}".rstrip())
+        lines.append(f"  {name:<24}{rate:>10}  {interval_text(ratio)}".rstrip())
     return lines
 
 
