@@ -2,27 +2,25 @@
 
 The disk is a tmpfs (a file system in memory) in a separate mount namespace. This module runs as
 ``python -m qa.interrupting.full_disk`` inside ``unshare --user --map-root-user --mount``. There, mounting needs no
-rights, and other processes do not see the mounts. The module reads one JSON object from standard input, and writes the
-outcome of each run as a line of JSON.
+rights, and other processes do not see the mounts. The module reads a pickle from standard input, and writes a pickle of
+the outcome of each run.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import random
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, replace
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 from benchmarks.harness import ROOT
 
-from .checks import TreeVersions, examine_tree
+from .checks import examine_tree
 from .commands import CommandResult, Limit, run
 from .kills import Outcome, Reference, run_next_command
 from .trees import snapshot
@@ -65,17 +63,15 @@ def run_on_full_disks(work: Path, reference: Reference, count: int, seed: int) -
     Raises:
         RuntimeError: the process in the namespace failed.
     """
-    task = {"work": str(work), "count": count, "seed": seed, "reference": _as_json(reference)}
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), *sys.path]))}
     command = [*_UNSHARE, sys.executable, "-m", "qa.interrupting.full_disk"]
-    with subprocess.Popen(
-        command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(json.dumps(task))
+        pickle.dump((work, reference, count, seed), process.stdin)
         process.stdin.close()
-        for line in process.stdout:
-            yield Outcome(**json.loads(line))
+        with suppress(EOFError):
+            while True:
+                yield pickle.load(process.stdout)
     if process.returncode != 0:
         raise RuntimeError(f"the process of the runs on full disks ended with code {process.returncode}")
 
@@ -180,29 +176,17 @@ def _needed_bytes(disk: Path, reference: Reference) -> int:
     return (before.f_bavail - after.f_bavail) * after.f_frsize
 
 
-def _as_json(reference: Reference) -> dict[str, Any]:
-    return {**asdict(reference), "original": str(reference.original), "applied": str(reference.applied)}
-
-
-def _from_json(content: dict[str, Any]) -> Reference:
-    versions = TreeVersions(
-        *({path: tuple(one) for path, one in content["versions"][version].items()} for version in ("before", "after"))
-    )
-    paths = {name: Path(content[name]) for name in ("original", "applied")}
-    return replace(Reference(**{**content, **paths}), versions=versions, options=tuple(content["options"]))
-
-
 def main() -> None:
-    """Run commands on full disks, as the JSON object from standard input describes, inside the mount namespace."""
-    task = json.load(sys.stdin)
-    reference, work, rng = _from_json(task["reference"]), Path(task["work"]), random.Random(task["seed"])
-    compiled: set[str] = set()
+    """Run commands on full disks, as the pickle from standard input describes, inside the mount namespace."""
+    work, reference, count, seed = pickle.load(sys.stdin.buffer)
+    rng, compiled = random.Random(seed), set[str]()
     with _disk(work / "measure") as disk:
         need = _needed_bytes(disk, reference)
-    for number in range(task["count"]):
+    for number in range(count):
         with _disk(work / f"disk_{number}") as disk:
             outcome = _full_apply(disk, reference, rng, compiled, need)
-        print(json.dumps(outcome.to_json()), flush=True)
+        pickle.dump(outcome, sys.stdout.buffer)
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

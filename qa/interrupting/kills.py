@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import moments
@@ -50,10 +50,6 @@ class Outcome:
     next_command: str = ""
     printed: str = ""
     problems: list[str] = field(default_factory=list)
-
-    def to_json(self) -> dict[str, object]:
-        """Return a dictionary: name of an attribute → its value."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)

@@ -105,5 +105,5 @@ def as_data(outcomes: Sequence[Outcome], reached: Sequence[Goal], settings: dict
         "schema": 1,
         **settings,
         "goals": [asdict(goal) for goal in reached],
-        "runs": [one.to_json() for one in outcomes],
+        "runs": [asdict(one) for one in outcomes],
     }

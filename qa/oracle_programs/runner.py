@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import pickle
-import select
 import shutil
-import signal
-import sys
 import tempfile
-import time
 import traceback
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from qa.forks import in_fork
 
 from .cases import Case
 from .compare import differences
@@ -87,61 +83,17 @@ def _run_until_timing_is_excluded(case: Case) -> Outcome:
 def _in_child(case: Case, side: str) -> dict[str, Any]:
     """Run ``observe`` in a fork of this process. If the fork crashes or hangs, return this as the result."""
     folder = Path(tempfile.mkdtemp(prefix="loader-oracle-"))
-    receive, send = os.pipe()
-    child = os.fork()
-    if not child:
-        _be_child(case, side, folder, send)
-    os.close(send)
     try:
-        content = _read(receive, _SECONDS)
+        return in_fork(partial(_observed, case, side, folder), _SECONDS) or {"crash": "silence"}
     finally:
-        os.close(receive)
-        _end(child)
         shutil.rmtree(folder, ignore_errors=True)
-    if not content:
-        return {"crash": "silence"}
-    found: dict[str, Any] = pickle.loads(content)
-    return found
 
 
-def _be_child(case: Case, side: str, folder: Path, send: int) -> None:
-    """Run ``observe``, send the result, and end this process."""
-    code = 1
+def _observed(case: Case, side: str, folder: Path) -> dict[str, Any]:
     try:
-        os.setpgid(0, 0)
-        silent = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(silent, 1)
-        os.dup2(silent, 2)
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-        try:
-            found = observe(case, side, folder)
-        except BaseException:
-            found = {"crash": traceback.format_exc()}
-        with os.fdopen(send, "wb") as pipe:
-            pickle.dump(found, pipe)
-        code = 0
-    finally:
-        os._exit(code)
-
-
-def _read(receive: int, seconds: float) -> bytes:
-    """Return all data until the other end closes the pipe. If this takes too long, return no data."""
-    chunks: list[bytes] = []
-    deadline = time.monotonic() + seconds
-    while True:
-        ready, _, _ = select.select([receive], [], [], max(deadline - time.monotonic(), 0))
-        if not ready:
-            return b""
-        chunk = os.read(receive, 1 << 16)
-        if not chunk:
-            return b"".join(chunks)
-        chunks.append(chunk)
-
-
-def _end(child: int) -> None:
-    with suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+        return observe(case, side, folder)
+    except BaseException:
+        return {"crash": traceback.format_exc()}
 
 
 def explain(outcome: Outcome) -> str:
@@ -165,7 +117,3 @@ def explain(outcome: Outcome) -> str:
                 values = [{key: value.get(key) for key in keys[:6]} for value in values]
             lines += [f"    torch {str(values[0])[:600]}", f"    {side:5} {str(values[1])[:600]}"]
     return "\n".join(lines)
-
-
-if sys.platform == "win32":
-    raise ImportError("programs are run in forks of this process: use Linux or macOS")

@@ -7,11 +7,8 @@ import hashlib
 import importlib
 import io
 import logging
-import os
-import pickle
 import random
 import re
-import signal
 import sys
 import tempfile
 import warnings
@@ -32,6 +29,7 @@ from chirp_migrate.engine.rewrite_file import rewrite_text
 from chirp_migrate.plans.plan import FindingStatus
 from chirp_migrate.rules import all_rules
 from chirp_migrate.syntax.project import Project
+from qa.forks import in_fork
 from qa.soundness_programs.programs import Program, make_program
 
 _NAME = "made_up"
@@ -144,24 +142,10 @@ def _differs_only_at(note: str, before: Any, after: Any) -> bool:
 
 def _in_child(program: Program, text: str, start: str, action: Callable[[ModuleType], Any]) -> Any:
     """Call ``action`` with the module of a program in a separate process; return None if the process dies."""
-    receiving, sending = os.pipe()
     with tempfile.TemporaryDirectory() as folder:
         for name, content in {**program.files, _NAME: text}.items():
             Path(folder, name if "." in name else f"{name}.py").write_text(content, encoding="utf-8")
-        child = os.fork()
-        if child == 0:
-            os.close(receiving)
-            signal.alarm(_SECONDS)
-            try:
-                with os.fdopen(sending, "wb") as pipe:
-                    pickle.dump(_loaded(folder, start, action), pipe)
-            finally:
-                os._exit(0)
-        os.close(sending)
-        with os.fdopen(receiving, "rb") as pipe:
-            data = pipe.read()
-        os.waitpid(child, 0)  # its alarm kills it if it does not end
-    return pickle.loads(data) if data else None
+        return in_fork(partial(_loaded, folder, start, action), _SECONDS)
 
 
 def _loaded(folder: str, start: str, action: Callable[[ModuleType], Any]) -> Any:
@@ -170,8 +154,6 @@ def _loaded(folder: str, start: str, action: Callable[[ModuleType], Any]) -> Any
     main = sys.modules["__main__"]
     main.__spec__ = None
     vars(main).pop("__file__", None)  # workers need the program, and not this benchmark
-    for stream in (1, 2):  # output of workers that are not forked
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
     sys.path.insert(0, folder)
     sys.dont_write_bytecode = True
     warnings.simplefilter("ignore")
