@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+import jinja2
 import numpy as np
 
 from chirp_migrate.stats.ratios import Ratio
@@ -40,12 +41,14 @@ __all__ = [
     "median_interval",
     "migrated_copy",
     "output_option",
+    "page",
     "paired",
     "quartiles",
     "ratio_ends",
     "run_tool",
     "saved",
     "table",
+    "template_environment",
     "turns",
     "write",
     "write_json",
@@ -242,6 +245,32 @@ def goal_lines(goals: Iterable[Goal]) -> list[str]:
     words = {True: "holds", False: "**does not hold**", None: "not measured"}
     rows = [[one.what, one.wanted, one.measured, words[one.holds]] for one in goals]
     return table(["goal", "wanted", "measured", ""], rows)
+
+
+def template_environment(folder: Path) -> jinja2.Environment:
+    """Return the environment of the templates in a folder: ``« … »`` is a value, ``<% … %>`` a statement."""
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(folder),
+        variable_start_string="«",
+        variable_end_string="»",
+        comment_start_string="<#",
+        comment_end_string="#>",
+        block_start_string="<%",
+        block_end_string="%>",
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+        extensions=["jinja2.ext.do"],
+    )
+
+
+def page(name: str, **values: Any) -> str:
+    """Return a page of results from the template ``pages/name.md.jinja``."""
+    environment = template_environment(ROOT / "benchmarks" / "pages")
+    environment.globals |= {"goal_lines": goal_lines, "made_by": made_by, "table": table}
+    environment.filters["lines"] = "\n".join
+    return environment.get_template(f"{name}.md.jinja").render(values)
 
 
 def write_json(path: Path, values: Any) -> None:

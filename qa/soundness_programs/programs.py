@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 import jinja2
 
+from benchmarks.harness import template_environment
 from qa.soundness_programs.old_pickles import unpickled, with_workers
 
 _T = TypeVar("_T")
@@ -123,20 +124,7 @@ def _rendered(family: str, rng: random.Random) -> tuple[str, dict[str, str]]:
 
 @cache
 def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent / "families"),
-        variable_start_string="«",
-        variable_end_string="»",
-        comment_start_string="<#",
-        comment_end_string="#>",
-        block_start_string="<%",
-        block_end_string="%>",
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        undefined=jinja2.StrictUndefined,
-        extensions=["jinja2.ext.do"],
-    )
+    environment = template_environment(Path(__file__).parent / "families")
     environment.globals |= {**_VALUES, "indented": _indented, "nested": _nested, "holds": _holds, "called": _called}
     environment.filters["renamed"] = _renamed
     return environment
