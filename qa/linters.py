@@ -35,7 +35,7 @@ from benchmarks.codemod_bench.packages import (
     keep_option,
     unpack,
 )
-from benchmarks.harness import QA_RESULTS, TOOL, Goal, Progress, conditions, end, goal_lines, made_by, table, write
+from benchmarks.harness import QA_RESULTS, TOOL, Goal, Progress, conditions, end, made_by, page, write
 from chirp_migrate.source.toml import parse_toml
 
 _FEWEST_PACKAGES = 10
@@ -204,36 +204,13 @@ def _changes(lines: Sequence[str]) -> tuple[int, int]:
 
 
 def _as_markdown(checked: Sequence[Checked], goals: Sequence[Goal], ran: str) -> str:
-    lines = [
-        "# Migrated packages under their own formatters and linters",
-        "",
-        f"{ran}.",
-        "",
-        *goal_lines(goals),
-        "",
-        "The packages are source distributions with their tests. Each tool runs with the settings of the package on "
-        "the rewritten files, before and after the migration. The column *clean before* lists each tool with the "
-        "number of rewritten files in which the tool found nothing before the migration.",
-        "",
-    ]
     rows = []
     for one in checked:
-        tools = ", ".join(f"{tool}: {clean}" for tool, clean in one.tools.items())
-        tools += "".join(f", {tool}: does not run with its settings" for tool in one.unusable)
+        tools = [f"{tool}: {clean}" for tool, clean in one.tools.items()]
+        tools += [f"{tool}: does not run with its settings" for tool in one.unusable]
         changes = [f"+{added} -{removed}" for added, removed in (one.diff_lines, one.git_lines)]
-        rows.append((one.name, tools.removeprefix(", "), one.rewritten, len(one.newly_failing), len(one.new), *changes))
-    header = [
-        "package",
-        "tool: clean before",
-        "rewritten",
-        "newly failing",
-        "new findings",
-        "lines by `--diff`",
-        "by git",
-    ]
-    found = [f"- {one.name}: {problem}" for one in checked for problem in one.problems]
-    problems = ["", "## Problems", "", *found] if found else []
-    return "\n".join([*lines, *table(header, rows, left=2), *problems]) + "\n"
+        rows.append((one.name, ", ".join(tools), one.rewritten, len(one.newly_failing), len(one.new), *changes))
+    return page("linters", checked=checked, goals=goals, ran=ran, rows=rows)
 
 
 def _goals(checked: Sequence[Checked]) -> list[Goal]:

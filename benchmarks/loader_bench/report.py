@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
-from harness import Goal, goal_lines, made_by, quartiles, table
+from harness import Goal, page, quartiles
 
 from .contenders import CONTENDERS, OTHERS, OURS, SIDES, TITLES
-from .measure import Measured, Timings, busy_shares, rates, relative
+from .measure import Measured, busy_shares, rates, relative
 from .workloads import BATCH_SIZE, SHAPE
 
 Settings = dict[str, Any]
@@ -30,30 +30,22 @@ def as_data(results: Sequence[Measured], outcomes: Sequence[Goal], settings: Set
 
 def as_markdown(results: Sequence[Measured], outcomes: Sequence[Goal], settings: Settings, chart: str | None) -> str:
     """Return the report: targets first, then a table for each workload."""
-    lines = [
-        "# Comparison of loaders",
-        "",
-        f"{made_by(settings)}, NumPy {settings['machine']['numpy']}.",
-        "",
-        f"Each batch has {BATCH_SIZE} samples of {'x'.join(map(str, SHAPE))} float32. Each epoch yields every sample "
-        f"once in random order. In each of {settings['rounds']} rounds, every loader is timed once for one epoch (or "
-        "several short epochs), in a changing order. The loaders are warm, and a batch is freed as soon as one of "
-        "its values has been read. The tables have medians with quartiles in brackets. *x original* is the throughput "
-        "/ the throughput of the original code without workers, computed for each round.",
-    ]
-    if settings["reduced"]:
-        lines += ["", "**A reduced run, whose results are not representative.**"]
     disturbed = {result.name: result.others_cpu for result in results if (result.others_cpu or 0) > _DISTURBED}
-    if disturbed:
-        shown = ", ".join(f"{name} {share:.0%}" for name, share in disturbed.items())
-        lines += ["", f"**Other processes used the CPUs ({shown}): measure again on a quiet machine.**"]
-    if chart is not None:
-        lines += ["", f"![Throughput of every loader for every workload, relative to the original code]({chart})"]
-    lines += ["", "## Targets", "", *_targets(outcomes)]
-    for result in results:
-        lines += ["", f"## {result.name}: {result.title}", "", *_workload(result)]
-    lines += ["", "## Loaders", "", *_legend(results, settings)]
-    return "\n".join(lines) + "\n"
+    return page(
+        "loader",
+        settings=settings,
+        batch_size=BATCH_SIZE,
+        shape=SHAPE,
+        disturbed=", ".join(f"{name} {share:.0%}" for name, share in disturbed.items()),
+        chart=chart,
+        goals=outcomes,
+        workloads=[(result, *_table(result)) for result in results],
+        titles=TITLES,
+        our_names=[name for name, side in SIDES.items() if side == OURS],
+        milliseconds=_milliseconds,
+        median=lambda seconds: float(np.median(seconds)),
+        loaders=list(_loaders(results, settings)),
+    )
 
 
 def _number(value: float) -> str:
@@ -73,12 +65,8 @@ def _milliseconds(seconds: float | None) -> str:
     return "" if seconds is None else _number(seconds * 1000)
 
 
-def _targets(goals: Sequence[Goal]) -> list[str]:
-    kept, judged = sum(one.holds is True for one in goals), sum(one.holds is not None for one in goals)
-    return [f"{kept} of {judged} hold.", "", *goal_lines(goals)]
-
-
-def _workload(result: Measured) -> list[str]:
+def _table(result: Measured) -> tuple[list[str], list[list[str]]]:
+    """Return the header and the rows of a workload. The fastest loader comes first."""
     header = ["loader", "samples/s", "x original", "x raw gather", "first batch, ms: new / warm"]
     if not any(name.startswith("raw-gather") for name in result.contenders):
         header.remove("x raw gather")
@@ -87,47 +75,18 @@ def _workload(result: Measured) -> list[str]:
     ran = {name: timings for name, timings in result.contenders.items() if timings.seconds}
     rows = []
     for name, timings in sorted(ran.items(), key=lambda item: float(np.median(item[1].seconds))):
+        first = map(_milliseconds, (timings.cold_first_batch_s, float(np.median(timings.first_batch_s))))
         cells = {
             "loader": TITLES[name],
             "samples/s": _spread(rates(result, name)),
             "x original": _spread(relative(result, name, "original-0")),
             "x raw gather": _spread(relative(result, name, "raw-gather")),
-            "first batch, ms: new / warm": _first_batch_cell(timings),
+            "first batch, ms: new / warm": " / ".join(first),
+            "consumer busy": f"{float(np.median(busy_shares(result, name))):.1%}",
+            "wait for a batch, ms: median / p99": " / ".join(map(_milliseconds, timings.waits_s)),
         }
-        if result.step_s:
-            busy = busy_shares(result, name)
-            cells["consumer busy"] = f"{float(np.median(busy)):.1%}"
-            cells["wait for a batch, ms: median / p99"] = " / ".join(map(_milliseconds, timings.waits_s))
         rows.append([cells[column] for column in header])
-    lines = [f"{result.samples} samples per epoch.", "", *table(header, rows)]
-    missing = [f"{TITLES[name]}: {one.unavailable}" for name, one in result.contenders.items() if one.unavailable]
-    if missing:
-        lines += ["", "Not run: " + "; ".join(missing) + "."]
-    decisions = [f"{TITLES[name]}: {one.detail}" for name, one in ran.items() if SIDES[name] == OURS]
-    if decisions:
-        lines += ["", *(f"* {decision}" for decision in decisions)]
-    duel = result.duel
-    if duel is not None:
-        verdict = "not worse" if duel.not_worse else "**worse**"
-        lines += [
-            "",
-            f"{TITLES[duel.ours].capitalize()} compared with the best other loader, {TITLES[duel.other]}, in "
-            f"{len(duel.ours_s)} pairs: {duel.ratio:.2f} times the throughput (95 % interval {duel.low:.2f} to "
-            f"{duel.high:.2f}), {verdict}.",
-        ]
-    if result.first is not None:
-        plain, ours = (float(np.median(times)) for times in (result.first.plain_s, result.first.ours_s))
-        lines += [
-            "",
-            f"Time to the first batch of a new loader, in {len(result.first.ours_s)} pairs: original code without "
-            f"workers {_milliseconds(plain)} ms, ours {_milliseconds(ours)} ms.",
-        ]
-    return lines
-
-
-def _first_batch_cell(timings: Timings) -> str:
-    warm = float(np.median(timings.first_batch_s))
-    return f"{_milliseconds(timings.cold_first_batch_s)} / {_milliseconds(warm)}"
+    return header, rows
 
 
 _NOTES = {
@@ -153,16 +112,11 @@ _NOTES = {
 }
 
 
-def _legend(results: Sequence[Measured], settings: Settings) -> list[str]:
-    lines = []
+def _loaders(results: Sequence[Measured], settings: Settings) -> Iterator[tuple[str, str | None, str, list[str]]]:
+    """Yield title, version, note and settings of each loader that the benchmark used."""
     for contender in CONTENDERS:
         used = [result.contenders[contender.name] for result in results if contender.name in result.contenders]
-        if not used:
-            continue
-        version = settings["machine"]["libraries"].get(contender.needs or "")
-        details = sorted({timings.detail for timings in used if timings.detail and contender.side == OTHERS})
-        lines.append(
-            f"* **{contender.title}**{f' {version}' if version else ''}: {_NOTES[contender.name]}"
-            + (f" ({'; '.join(details)})." if details else ".")
-        )
-    return lines
+        if used:
+            version = settings["machine"]["libraries"].get(contender.needs or "")
+            details = sorted({timings.detail for timings in used if timings.detail and contender.side == OTHERS})
+            yield contender.title, version, _NOTES[contender.name], details
