@@ -38,7 +38,7 @@ from benchmarks.codemod_bench.packages import (
     unpack,
 )
 from benchmarks.codemod_bench.survey import migrate
-from benchmarks.harness import ROOT, TOOL, Progress
+from benchmarks.harness import ROOT, TOOL, Progress, page
 from chirp_migrate.training.process import machine as machines
 from qa.pages import write_with_kept_rows
 
@@ -212,33 +212,12 @@ def read_report(report: Path) -> Outcomes:
 
 def as_markdown(compared: Sequence[Compared]) -> str:
     """Return the page with the results."""
-    lines = [
-        "# Tests of other packages, before and after their migration",
-        "",
-        f"`python -m qa suites --write` on {'; '.join(dict.fromkeys(one.machine for one in compared))}.",
-        "",
-        "The packages are source distributions with their tests. `chirp-migrate apply --tests --all-loaders` migrates "
-        "package and tests. A test file runs if it mentions `DataLoader`, is migrated, or imports a migrated module. "
-        "The tests run twice before and once after the migration. A test is flaky if its outcomes differ in the two "
-        "runs before the migration.",
-        "",
-        "| suite | sites migrated | files | tests | passed | failed | errors | skipped | flaky | changed outcomes |",
-        "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --: |",
-    ]
+    rows = []
     for one in compared:
         counts = [one.outcomes.get(word, 0) for word in ("passed", "failed", "error", "skipped")]
-        cells = [one.name, sum(one.sites.values()), len(one.files), sum(counts), *counts]
-        lines.append(f"| {' | '.join(map(str, cells))} | {len(one.flaky)} | {len(one.changed)} |")
-    lines += [
-        "",
-        "The failing tests also fail before the migration, because they need downloads or other versions.",
-        *(f"\nNot run, of {suite.package}: " + "; ".join(f"`{test}` ({why})" for test, why in suite.left_out.items())
-          for suite in _ALL if suite.left_out),
-    ]  # fmt: skip
-    for title, listed in (("Changed outcomes", "changed"), ("Flaky tests", "flaky")):
-        found = [f"- {one.name}: `{test}`" for one in compared for test in getattr(one, listed)]
-        lines += ["", f"## {title}", "", *found] if found else []
-    return "\n".join(lines) + "\n"
+        cells = (one.name, sum(one.sites.values()), len(one.files), sum(counts))
+        rows.append((*cells, *counts, len(one.flaky), len(one.changed)))
+    return page("suites", compared=compared, suites=_ALL, rows=rows)
 
 
 _EPILOG = f"""\b

@@ -29,7 +29,7 @@ import click
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-from benchmarks.harness import ROOT, Progress
+from benchmarks.harness import ROOT, Progress, page
 from chirp_migrate.source.toml import parse_toml
 from chirp_migrate.training.process import machine as machines
 from qa.pages import write_with_kept_rows
@@ -279,30 +279,15 @@ def copy_repository(folder: Path) -> None:
 
 def as_markdown(tried: Sequence[Tried]) -> str:
     """Return the page with the results."""
-    machine = machines.machine_summary(machines.describe_machine(1)).partition(", torch")[0]
-    lines = [
-        "# The fast tests with other versions",
-        "",
-        f"`python -m qa versions --write` on {machine}.",
-        "",
-        "The wheels are installed into a new environment. All tests that are not slow run on the installed packages, "
-        "except tests of the sources and wheels. If no torch without CUDA is available, only the tests run that need "
-        "no torch (rules, command line, transaction, report). *Oldest of all requirements* is the latest bug-fix "
-        "release of the oldest version that each requirement allows.",
-        "",
-        "| environment | commit | Python | torch | numpy | libcst | tests | passed | failed | skipped |",
-        "| --- | --- | --- | --- | --- | --- | --: | --: | --: | --: |",
-    ]
+    rows = []
     for one in tried:
-        if one.why_not:
-            lines.append(f"| {one.name} | {one.commit} | not run: {one.why_not} |" + " |" * 7)
-            continue
         versions = [one.versions.get(name, "none") for name in ("Python", "torch", "numpy", "libcst")]
-        failed = len(one.failed)
-        counts = [sum(one.outcomes.values()), one.outcomes.get("passed", 0), failed, one.outcomes.get("skipped", 0)]
-        lines.append(f"| {' | '.join(map(str, [one.name, one.commit, *versions, *counts]))} |")
-    found = [f"- {one.name}: `{test}`" for one in tried for test in one.failed]
-    return "\n".join([*lines, *(["", "## Failed", "", *found] if found else [])]) + "\n"
+        outcomes = one.outcomes
+        counts = (sum(outcomes.values()), outcomes.get("passed", 0), len(one.failed), outcomes.get("skipped", 0))
+        ran = [*versions, *counts]
+        rows.append([one.name, one.commit, *([f"not run: {one.why_not}", *[""] * 7] if one.why_not else ran)])
+    machine = machines.machine_summary(machines.describe_machine(1)).partition(", torch")[0]
+    return page("versions", tried=tried, rows=rows, machine=machine)
 
 
 _EPILOG = f"""\b
