@@ -35,11 +35,9 @@ from harness import (
     check_option,
     conditions,
     end,
-    goal_lines,
-    made_by,
     median_interval,
+    page,
     paired,
-    table,
     write,
 )
 from package_cases import CASES, Case
@@ -150,32 +148,13 @@ def _goal(row: dict[str, Any]) -> Goal:
 
 
 def _page(rows: list[dict[str, Any]], goals: list[Goal], settings: dict[str, Any]) -> str:
-    body = [
-        [
-            row["case"], row["package"], row["gain"].replace("-", " "), len(row["epochs"]),
-            *(f"{row[f'{clock}_ratio']:.3f} ({row[f'{clock}_interval'][0]:.3f} to {row[f'{clock}_interval'][1]:.3f})"
-              for clock in ("cpu", "wall")),
-            "yes" if row["newly_picklable"] else "",
-        ]
-        for row in rows
-    ]  # fmt: skip
-    ratios = ["CPU time, after / before", "wall time, after / before"]
-    head = ["loader", "package", "gain", "rounds", *ratios, "picklable only after"]
-    return "\n".join(
-        [
-            "# Loaders of packages from PyPI, before and after their migration",
-            "",
-            f"{made_by(settings)}.",
-            "Epochs of both versions alternate. Each ratio is the median over all rounds, with its 95 % interval.",
-            "",
-            *table(head, body),
-            "",
-            "## Goals",
-            "",
-            *goal_lines(goals),
-            "",
-        ]
-    )
+    body = []
+    for row in rows:
+        ratios = [(row[f"{clock}_ratio"], *row[f"{clock}_interval"]) for clock in ("cpu", "wall")]
+        shown = [f"{ratio:.3f} ({low:.3f} to {high:.3f})" for ratio, low, high in ratios]
+        cells = (row["case"], row["package"], row["gain"].replace("-", " "), len(row["epochs"]))
+        body.append([*cells, *shown, "yes" if row["newly_picklable"] else ""])
+    return page("foreign-packages", settings=settings, rows=body, goals=goals)
 
 
 @click.command()
@@ -199,10 +178,10 @@ def main(cache: Path, rounds: int, only: tuple[str, ...], check: bool, save: boo
     progress.end()
     goals = [_goal(row) for row in rows]
     settings = conditions(threads=1)
-    page = _page(rows, goals, settings)
-    click.echo(page)
+    text = _page(rows, goals, settings)
+    click.echo(text)
     if save:
-        write(RESULTS, "foreign-packages", page, {"settings": settings, "cases": rows})
+        write(RESULTS, "foreign-packages", text, {"settings": settings, "cases": rows})
     end(goals, check)
 
 

@@ -24,7 +24,7 @@ from typing import Any
 
 import click
 from codemod_bench.packages import MORE_PACKAGES, PACKAGES, Package, Unavailable, cache_option, fetch, unpack
-from harness import RESULTS, TOOL, Progress, conditions, made_by, output_option, table, write
+from harness import RESULTS, TOOL, Progress, conditions, output_option, page, write
 
 from chirp_migrate.additions.requirement_pins import version_conflicts
 from chirp_migrate.plans.plan import GainKind
@@ -122,37 +122,12 @@ def _judged_sample(sample: dict[str, Any], kinds: dict[tuple[str, str], str]) ->
 
 
 def _page(rows: list[dict[str, Any]], settings: dict[str, Any]) -> str:
-    head = ["package", "loaders", *(kind.replace("-", " ") for kind in _KINDS), "hunks", "unchanged", "pins"]
-    body = [
-        [row["package"], *(row[key] for key in ("loaders", *_KINDS, "hunks", "unchanged")), len(row["pins"])]
-        for row in rows
-    ]
-    totals = ["all", *(sum(row[key] for row in rows) for key in ("loaders", *_KINDS, "hunks", "unchanged"))]
+    counted = ("loaders", *_KINDS, "hunks", "unchanged")
+    body = [[row["package"], *(row[key] for key in counted), len(row["pins"])] for row in rows]
+    body.append(["all", *(sum(row[key] for row in rows) for key in counted), sum(len(row["pins"]) for row in rows)])
     pins = [f"* {row['package']}: {pin}" for row in rows for pin in row["pins"]]
-    return "\n".join(
-        [
-            "# Gains of the loaders of packages from PyPI",
-            "",
-            made_by(settings),
-            "",
-            "The benchmark plans source distributions without their tests, with the default options. *Loaders* are",
-            "calls that rule CHP001 can rewrite. *Hunks* are the hunks of all rules. *Unchanged* findings, such as",
-            "loaders, lambdas and copies, are only rewritten with `--all-loaders`. *Pins* are version pins that the",
-            "runtime does not support. The benchmark measures no times.",
-            "[apply.md](../../docs/apply.md#which-loaders-are-rewritten) describes the gains.",
-            "",
-            *table(head, [*body, [*totals, sum(len(row["pins"]) for row in rows)]]),
-            "",
-            "## Comparison with the judgements of a person",
-            "",
-            *_judged(rows),
-            "",
-            "## Pins that the runtime does not support",
-            "",
-            *(pins or ["None."]),
-            "",
-        ]
-    )
+    header = ["package", *(name.replace("-", " ") for name in counted), "pins"]
+    return page("gains", settings=settings, header=header, rows=body, judged=_judged(rows), pins=pins)
 
 
 @click.command()
