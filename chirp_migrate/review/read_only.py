@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from chirp_migrate.additions.dependency import any_file_needs_runtime
+from chirp_migrate.errors import WriteRefused
 from chirp_migrate.plans.plan import NOT_WRITTEN, Finding, FindingStatus, Plan, Safety
-from chirp_migrate.review.selection import HunkChoice, apply_choices, decidable_hunk_ids
+from chirp_migrate.review.selection import NOTES_OF_RUNTIME_FILES, HunkChoice, apply_choices, decidable_hunk_ids
 from chirp_migrate.transaction.commit import unwritable_files
 
 
@@ -13,18 +15,30 @@ def without_read_only_files(plan: Plan) -> Plan:
     """Return ``plan`` without the files that this user may not write; ``skipped`` of the result lists these files.
 
     Hunks of other files that must be accepted together with hunks of these files are removed, too. Findings whose
-    rewrite is removed become reports.
+    rewrite is removed become reports. If one file of the scaffold is removed, the whole scaffold is removed.
+
+    Raises:
+        WriteRefused: this user may not write a file that adds the runtime to the project, such as
+            ``requirements.txt``, and another file of the plan needs the runtime.
     """
     files = unwritable_files(plan)
     if not files:
         return plan
-    paths = {one.path for one in files}
+    paths, notes = {one.path for one in files}, {file.path: file.note for file in plan.files}
+    if any(notes[path] == "scaffold" for path in paths):
+        paths |= {path for path, note in notes.items() if note == "scaffold"}
     calls = {call for file in plan.files if file.path in paths for hunk in file.hunks for call in hunk.together}
     hunks = {(file.path, hunk.number): hunk.together for file in plan.files for hunk in file.hunks}
     while more := {call for together in hunks.values() if together & calls for call in together} - calls:
         calls |= more
     removed = {one for one in decidable_hunk_ids(plan) if one[0] in paths or hunks.get(one, frozenset()) & calls}
     selected = apply_choices(plan, {one: HunkChoice(accepted=False) for one in removed})
+    needed = [one for one in files if notes[one.path] in NOTES_OF_RUNTIME_FILES]
+    if needed and any_file_needs_runtime(selected.files):
+        raise WriteRefused(
+            f"nothing was written, because the migrated code needs `chirpid_patch`, which {needed[0].path} adds to the "
+            f"project: {needed[0].reason}."
+        )
     findings = tuple(_reported(one) if one.status is FindingStatus.REFUSED else one for one in selected.findings)
     return replace(selected, findings=findings, skipped=(*selected.skipped, *files))
 

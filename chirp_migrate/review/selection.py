@@ -22,7 +22,7 @@ WHOLE_FILE = 0
 
 #: Values of ``FilePlan.note`` for files that add the runtime to the project. If no other written file imports the
 #: runtime, these files are useless.
-_NOTES_OF_RUNTIME_FILES = frozenset({"dependency", "vendor"})
+NOTES_OF_RUNTIME_FILES = frozenset({"dependency", "vendor"})
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def apply_choices(plan: Plan, choices: Choices) -> Plan:
     style = ImportStyle(plan.root, plan.is_vendored)
     files = [chosen for file in plan.files if (chosen := _select_hunks(file, choices, style)) is not None]
     if any_file_needs_runtime(plan.files) and not any_file_needs_runtime(files):
-        files = [file for file in files if file.note not in _NOTES_OF_RUNTIME_FILES]
+        files = [file for file in files if file.note not in NOTES_OF_RUNTIME_FILES]
     findings = tuple(
         replace(one, status=FindingStatus.REFUSED)
         if one.status is FindingStatus.REWRITE and one.hunk is not None and _is_refused(choices, (one.path, one.hunk))

@@ -35,7 +35,7 @@ from chirp_migrate.syntax.name_resolution import (
     resolve_node,
 )
 from chirp_migrate.syntax.name_uses import find_aliases, is_class_patched, is_patched
-from chirp_migrate.syntax.outline import Outline, methods_of_class
+from chirp_migrate.syntax.outline import Outline, methods_of_class, passed_values
 from chirp_migrate.syntax.project import Project
 from chirp_migrate.syntax.queries import (
     bound_target,

@@ -30,6 +30,7 @@ from chirp_migrate.rules.api import (
     find_nodes,
     is_call_of,
     nodes_in_scope,
+    passed_values,
     resolve_ast_node,
     resolve_node,
 )
@@ -93,7 +94,7 @@ class SetEpoch(Rule):
             if any(_is_called_to_count(outline, project, one) for one in (loop.iter, *outline.inside(loop.iter)))
             for node in outline.inside(loop)
             if isinstance(node, ast.For | ast.Call)
-            for part in ((node.iter, *outline.inside(node.iter)) if isinstance(node, ast.For) else node.args)
+            for part in ((node.iter, *outline.inside(node.iter)) if isinstance(node, ast.For) else passed_values(node))
             if isinstance(part, ast.expr)
         )
 

@@ -23,6 +23,7 @@ from chirp_migrate.rules.api import (
     bound_target,
     nodes_in_scope,
     one_line_source,
+    passed_values,
     resolve_ast_node,
 )
 
@@ -51,9 +52,9 @@ class LoaderRestarted(Rule):
             and any(isinstance(around, _LOOPS) for around in outline.ancestors(call))
             and loaders.may_be_loader(iterable)
             for call in outline.find(ast.Call)
-            for iterator in call.args[:1]
+            for iterator in passed_values(call)[:1]
             if isinstance(iterator, ast.Call)
-            for iterable in iterator.args[:1]
+            for iterable in passed_values(iterator)[:1]
         )
 
     def check(self, module: Module, project: Project) -> Iterable[RuleMatch]:

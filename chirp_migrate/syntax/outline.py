@@ -153,15 +153,13 @@ class Outline:
 
     @cached_property
     def bound(self) -> frozenset[str]:
-        """Return the names that any code of the module binds or deletes, including names of parameters and imports.
-
-        The result lacks names that only ``except`` or a pattern of ``match`` binds.
-        """
-        named = [*self.functions, *self.find(ast.ClassDef)]
-        stored = (one.id for one in self.find(ast.Name) if not isinstance(one.ctx, ast.Load))
-        return frozenset(
-            {*stored, *(one.name for one in named), *(one.arg for one in self.find(ast.arg)), *self.imports}
-        )
+        """Return the names that any code of the module binds or deletes, including names of parameters and imports."""
+        found: set[str | None] = {one.id for one in self.find(ast.Name) if not isinstance(one.ctx, ast.Load)}
+        found |= {one.name for one in self.functions} | {one.name for one in self.find(ast.ClassDef)}
+        found |= {one.arg for one in self.find(ast.arg)} | {one.name for one in self.find(ast.ExceptHandler)}
+        found |= {one.name for one in self.find(ast.MatchAs)} | {one.name for one in self.find(ast.MatchStar)}
+        found |= {one.rest for one in self.find(ast.MatchMapping)}
+        return frozenset({*self.imports, *(one for one in found if one is not None)})
 
 
 def dotted_name(node: ast.AST) -> str | None:
@@ -182,6 +180,11 @@ def dotted_name(node: ast.AST) -> str | None:
 def last_part_of_name(node: ast.AST) -> str:
     """Return the name, or the last part of a dotted name; "" for other expressions."""
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def passed_values(call: ast.Call) -> list[ast.expr]:
+    """Return the values that a call passes by position and by keyword."""
+    return [*call.args, *(one.value for one in call.keywords)]
 
 
 def parameter_defaults(arguments: ast.arguments) -> list[tuple[str, ast.expr]]:

@@ -91,3 +91,33 @@ def test_a_plan_is_applied_completely_or_not_at_all(project: Path) -> None:
     done = run("apply", project, "--plan", plan)
     assert done.exit_code == 3 and "nothing was written: pkg/loaders.py: the file is read-only" in done.output
     assert snapshot(project, journal=False) == before
+
+
+@pytest.mark.parametrize(
+    ("fixed", "options"), [("requirements.txt", ("--no-scaffold",)), ("", ("--no-scaffold", "--vendor"))]
+)
+def test_nothing_is_written_without_what_the_migrated_code_needs(
+    project: Path, fixed: str, options: tuple[str, ...]
+) -> None:
+    (project / fixed).chmod(0o444 if fixed else 0o555)
+    before = snapshot(project)
+    done = run("apply", project, *options)
+    assert done.exit_code == 3 and "nothing was written, because the migrated code needs" in " ".join(
+        done.output.split()
+    )
+    assert snapshot(project, journal=False) == before
+    (project / fixed).chmod(0o644 if fixed else 0o755)
+    assert run("apply", project, *options).exit_code == 0
+    assert (project / "chirpid_patch").is_dir() or "chirpid-patch" in (project / "requirements.txt").read_text()
+
+
+def test_the_scaffold_is_added_completely_or_not_at_all(project: Path) -> None:
+    write_files(project, {"utils/__init__.py": "", "utils/training_engine.py": LOADERS})
+    (project / "utils").chmod(0o555)
+    done = run("apply", project)
+    assert done.exit_code == 1 and not (project / "utils/dataloader_factory.py").exists()
+    assert not (project / "tests").exists() and not list(project.rglob("*.ipynb"))
+    assert (
+        "create_training_loader" in (project / "pkg/loaders.py").read_text()
+        or "create_loader" in (project / "pkg/loaders.py").read_text()
+    )

@@ -298,3 +298,36 @@ def test_the_bases_of_a_class_are_found_in_any_text(header: str, words: set[str]
     assert {word for word, name in words_in_class_headers(text) if name == "C"} >= words
     assert [word for word, name in words_in_class_headers(text) if name == "D"] == ["E"]
     assert {word for word, _ in words_in_class_headers(header)} == words
+
+
+PASSING_LOADERS = (
+    "from torch.utils.data import DataLoader\nfrom torch.utils.data.distributed import DistributedSampler\n\n\n"
+    "def main(dataset, train):\n    data = DataLoader(dataset, sampler=DistributedSampler(dataset))\n"
+    "    for epoch in range(3):\n        train({})\n"
+)
+CALLS = [
+    "x: DataLoader(d) = 0",
+    "def f() -> DataLoader(d): pass",
+    "x: partial(DataLoader, batch_size=4)",
+    "x: g(DataLoader)",
+]
+CAUGHT = ["try:\n    pass\nexcept E as isinstance:\n    ", "match d:\n    case {**isinstance}:\n        "]
+
+
+@pytest.mark.parametrize(
+    ("code", "text"),
+    [
+        *(("CHP014", PASSING_LOADERS.format(given)) for given in ("data", "batches=data", "**data")),
+        *(
+            ("CHP001", f"from functools import partial\nfrom torch.utils.data import DataLoader\n{one}\n")
+            for one in CALLS
+        ),
+        *(("CHP001", f"from torch.utils.data import DataLoader\n{one}isinstance(x, DataLoader)\n") for one in CAUGHT),
+    ],
+)
+def test_odd_spellings_pass(code: str, text: str) -> None:
+    project = Project({"main.py": text})
+    module = project.module("main.py")
+    (rule,) = (one for one in all_rules() if one.code == code)
+    assert any(True for _ in rule.check(module, project))
+    assert rule in applicable_rules(all_rules(), "main.py", text, project)

@@ -208,14 +208,33 @@ def test_a_partial_whose_function_the_project_reads_keeps_the_class(look: str, i
         ("train = DataLoader(Digits(train=False), 4, True)", "train = F.create_loader(Digits(train=False), 4, True)"),
         # `drop_last` keeps its meaning, which the method for validation refuses.
         ("val_loader = DataLoader(d, drop_last=True)", "val_loader = F.create_loader(d, drop_last=True)"),
+        ("val_loader = DataLoader(d, drop_last=None)", "val_loader = F.create_loader(d, drop_last=None)"),
+        ("val_loader = DataLoader(d, drop_last=False)", "val_loader = F.create_validation_loader(d, drop_last=False)"),
         # A training loader shuffles by itself, but not beside samplers.
         ("train_loader = DataLoader(d, 4)", "train_loader = F.create_loader(d, 4)"),
         ("train_loader = DataLoader(d, 4, False)", "train_loader = F.create_loader(d, 4, False)"),
-        ("train_loader = DataLoader(d, sampler=S(d))", "train_loader = F.create_training_loader(d, sampler=S(d))"),
+        # Only a call of a sampler class of PyTorch certainly returns a sampler. Any other call may return None.
+        ("train_loader = DataLoader(d, sampler=S(d))", "train_loader = F.create_loader(d, sampler=S(d))"),
+        (
+            "train_loader = DataLoader(d, batch_sampler=c.S(d))",
+            "train_loader = F.create_loader(d, batch_sampler=c.S(d))",
+        ),
+        (
+            "def f(d):\n    from torch.utils.data import RandomSampler as S\n"
+            "    train_loader = DataLoader(d, sampler=S(d))",
+            "def f(d):\n    from torch.utils.data import RandomSampler as S\n"
+            "    train_loader = F.create_training_loader(d, sampler=S(d))",
+        ),
         ("train_loader = DataLoader(d, sampler=s)", "train_loader = F.create_loader(d, sampler=s)"),
         (
             "def f(d):\n    s = S(d)\n    train_loader = DataLoader(d, sampler=s)",
-            "def f(d):\n    s = S(d)\n    train_loader = F.create_training_loader(d, sampler=s)",
+            "def f(d):\n    s = S(d)\n    train_loader = F.create_loader(d, sampler=s)",
+        ),
+        (
+            "def f(d):\n    import torch.utils.data as t\n    s = t.RandomSampler(d)\n"
+            "    train_loader = DataLoader(d, sampler=s)",
+            "def f(d):\n    import torch.utils.data as t\n    s = t.RandomSampler(d)\n"
+            "    train_loader = F.create_training_loader(d, sampler=s)",
         ),
         (
             "def f(d):\n    s = S(d)\n    if d: s = None\n    train_loader = DataLoader(d, sampler=s)",

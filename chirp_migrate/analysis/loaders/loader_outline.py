@@ -17,7 +17,7 @@ from chirp_migrate.analysis.known_names import FACTORY_METHOD, LOADER, inherits_
 from chirp_migrate.analysis.loaders.loader_values import WRAPPER
 from chirp_migrate.syntax.module import syntax_tree_or_empty, walk_tree
 from chirp_migrate.syntax.name_resolution import locate_function, resolve_ast_node
-from chirp_migrate.syntax.outline import Outline, last_part_of_name
+from chirp_migrate.syntax.outline import Outline, last_part_of_name, passed_values
 from chirp_migrate.syntax.project import Project
 
 #: Largest depth of nested calls and assignments to follow. Below it, any expression counts as a loader.
@@ -72,12 +72,12 @@ class PossibleLoaders:
         if depth > _DEPTH_LIMIT:
             return True
         match node:
-            case ast.Call(func=func, args=args, keywords=keywords):
+            case ast.Call(func=func):
                 names = resolve_ast_node(self._project, outline, func)
                 if self._may_return_loader(outline, func, names, depth):
                     return True
                 passed_on = any(name in _PASS_ON_ITEMS or WRAPPER.fullmatch(name) for name in names)
-                parts = [*args, *(one.value for one in keywords)] if passed_on else []
+                parts = passed_values(node) if passed_on else []
             case ast.IfExp(body=body, orelse=orelse):
                 parts = [body, orelse]
             case ast.Subscript(value=value) | ast.Starred(value=value):

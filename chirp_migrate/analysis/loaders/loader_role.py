@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import assigned_values
+from chirp_migrate.analysis.known_names import is_call_of
 from chirp_migrate.syntax.module import Module, find_nodes
 from chirp_migrate.syntax.queries import contains_node, is_name, target_value_pairs
 
@@ -23,6 +24,11 @@ _OTHER = "other"
 _BOTH = re.compile(r"(?<![a-z])(?:cross|k?folds?(?![a-z])|fit(?![a-z]))")
 #: Keyword arguments of datasets that select a part of the data, with True or False, or with the name of the part.
 _PARTS = frozenset({"train", "is_train", "training", "split", "subset", "mode", "phase", "partition"})
+#: Classes of samplers. Calling such a class never returns None.
+_SAMPLER = re.compile(
+    r"torch\.utils\.data\.((sampler|distributed)\.)?"
+    r"(Batch|Distributed|Random|Sequential|SubsetRandom|WeightedRandom)Sampler"
+)
 #: Test files. The word "test" in the name of a function of such a file does not mean the role.
 _TESTS = re.compile(r"(^|/)(test_[^/]*|[^/]*_test|conftest)\.py$")
 
@@ -48,9 +54,10 @@ def loader_role(module: Module, call: cst.Call, arguments: Mapping[str, cst.Base
     if role == "training":
         # The factory's method shuffles by default, also if the expression for the sampler is None at run time.
         shuffles = shuffle is not None and not is_name(shuffle, "False")
-        is_sampled = any(_is_object(module, one) for one in samplers)
+        is_sampled = any(_is_sampler(module, one) for one in samplers)
         return role if _OTHER not in named and (shuffles or is_sampled) else ""
-    if "drop_last" in given or (around and is_name(shuffle, "True")):
+    drops = arguments.get("drop_last")
+    if (drops is not None and not is_name(drops, "False")) or (around and is_name(shuffle, "True")):
         return ""  # the factory's methods for validation and test drop no samples and do not shuffle
     return role or ""
 
@@ -139,19 +146,15 @@ def _last_name(module: Module, node: cst.BaseExpression) -> str:
     return ""
 
 
-def _is_object(module: Module, node: cst.BaseExpression) -> bool:
-    """Return whether an expression is a new object of a class, or a local variable that only has such values."""
+def _is_sampler(module: Module, node: cst.BaseExpression) -> bool:
+    """Return whether an expression builds a sampler of PyTorch, or is a local variable that only has such values.
+
+    Any other call may return None.
+    """
     if not isinstance(node, cst.Name):
-        return _calls_class(node)
+        return is_call_of(module, node, _SAMPLER)
     found = module.scopes.lookup(node.value, node)
     targets = [one.node for one in found.bindings] if found and isinstance(found.scope.node, cst.FunctionDef) else []
     assignments = [module.parents.get(one) for one in targets if isinstance(one, cst.AssignTarget)]
     values = [one.value for one in assignments if isinstance(one, cst.Assign)]
-    return bool(values) and len(values) == len(targets) and all(map(_calls_class, values))
-
-
-def _calls_class(node: cst.BaseExpression) -> bool:
-    """Return whether an expression calls a class: the name of the callee begins with a capital letter."""
-    called = node.func if isinstance(node, cst.Call) else None
-    last = called.attr if isinstance(called, cst.Attribute) else called
-    return isinstance(last, cst.Name) and last.value.lstrip("_")[:1].isupper()
+    return bool(values) and len(values) == len(targets) and all(is_call_of(module, one, _SAMPLER) for one in values)

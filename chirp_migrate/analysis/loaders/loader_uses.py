@@ -55,8 +55,10 @@ def uses_names_beyond_imports(outline: Outline, names: Set[str]) -> bool:
 
 
 def _is_annotation(outline: Outline, node: ast.AST) -> bool:
-    """Return whether an expression is an annotation, or a part of an annotation."""
+    """Return whether an expression is an annotation, or a part of an annotation outside of calls."""
     for parent in outline.ancestors(node):
+        if isinstance(parent, ast.Call):
+            return False
         if node in (getattr(parent, "annotation", None), getattr(parent, "returns", None)):
             return True
         node = parent
