@@ -121,3 +121,35 @@ def test_the_scaffold_is_added_completely_or_not_at_all(project: Path) -> None:
         "create_training_loader" in (project / "pkg/loaders.py").read_text()
         or "create_loader" in (project / "pkg/loaders.py").read_text()
     )
+
+
+OBJECTS = """from torch.utils.data import Dataset
+
+
+def build(n):
+    class Numbers(Dataset):
+        def __len__(self):
+            return n
+
+        def __getitem__(self, i):
+            return float(i)
+
+    return Numbers()
+"""
+USER = """from torch.utils.data import DataLoader
+from data import build
+
+if __name__ == "__main__":
+    for batch in DataLoader(build(3), batch_size=2, num_workers=2):
+        print(batch)
+"""
+
+
+def test_a_loader_that_gains_only_in_a_read_only_file_is_left_out(tmp_path: Path) -> None:
+    project = write_files(tmp_path / "other", {"data.py": OBJECTS, "use.py": USER, "requirements.txt": "torch\n"})
+    assert {"use.py", "requirements.txt"} <= rewritten(project)
+    assert run("rollback", project).exit_code == 0
+    (project / "data.py").chmod(0o444)
+    before = snapshot(project, journal=False)
+    done = run("apply", project, "--no-scaffold")
+    assert done.exit_code == 1 and snapshot(project, journal=False) == before
