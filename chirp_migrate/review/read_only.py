@@ -8,7 +8,13 @@ from dataclasses import replace
 from chirp_migrate.additions.dependency import any_file_needs_runtime
 from chirp_migrate.errors import WriteRefused
 from chirp_migrate.plans.plan import NOT_WRITTEN, Finding, FindingStatus, GainKind, Plan, Safety
-from chirp_migrate.review.selection import NOTES_OF_RUNTIME_FILES, HunkChoice, HunkId, apply_choices, decidable_hunk_ids
+from chirp_migrate.review.selection import (
+    NOTES_OF_RUNTIME_FILES,
+    HunkChoice,
+    HunkId,
+    apply_choices,
+    ids_decided_together,
+)
 from chirp_migrate.rules import all_rules
 from chirp_migrate.transaction.commit import unwritable_files
 
@@ -30,13 +36,8 @@ def without_read_only_files(plan: Plan) -> Plan:
     paths, notes = {one.path for one in files}, {file.path: file.note for file in plan.files}
     if any(notes[path] == "scaffold" for path in paths):
         paths |= {path for path, note in notes.items() if note == "scaffold"}
-    hunks = {(file.path, hunk.number): hunk.together for file in plan.files for hunk in file.hunks}
-    useless = _loaders_without_gain(plan, paths)
-    calls = {call for one, together in hunks.items() if one[0] in paths or one in useless for call in together}
-    while more := {call for together in hunks.values() if together & calls for call in together} - calls:
-        calls |= more
-    ids = decidable_hunk_ids(plan)
-    removed = {one for one in ids if one[0] in paths or one in useless or hunks.get(one, frozenset()) & calls}
+    useless, together = _loaders_without_gain(plan, paths), ids_decided_together(plan)
+    removed = {other for one in together if one[0] in paths or one in useless for other in together[one]}
     selected = apply_choices(plan, {one: HunkChoice(accepted=False) for one in removed})
     needed = [one for one in files if notes[one.path] in NOTES_OF_RUNTIME_FILES]
     if needed and any_file_needs_runtime(selected.files):

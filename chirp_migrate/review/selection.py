@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from chirp_migrate.additions.dependency import any_file_needs_runtime
 from chirp_migrate.edits.apply_hunks import text_with_hunks
+from chirp_migrate.engine.hunks import group_connected_items
 from chirp_migrate.engine.plan_tree import decode_source
 from chirp_migrate.errors import WriteRefused
 from chirp_migrate.plans.plan import Edit, FilePlan, FindingStatus, Hunk, Plan
@@ -46,6 +47,23 @@ def decidable_hunk_ids(plan: Plan) -> list[HunkId]:
     return [
         (file.path, number) for file in plan.files for number in ([hunk.number for hunk in file.hunks] or [WHOLE_FILE])
     ]
+
+
+def ids_decided_together(plan: Plan) -> dict[HunkId, list[HunkId]]:
+    """Return a dictionary: identifier of a hunk or whole file → all identifiers that must get the same decision.
+
+    Two hunks must get the same decision if their sets ``together`` contain the same loader call. If A must get the same
+    decision as B, and B the same as C, then A and C also get the same decision.
+    """
+    ids = decidable_hunk_ids(plan)
+    calls = {(file.path, hunk.number): hunk.together for file in plan.files for hunk in file.hunks}
+    first: dict[str, int] = {}
+    pairs = [(first.setdefault(call, at), at) for at, one in enumerate(ids) for call in calls.get(one, ())]
+    members: dict[int, list[HunkId]] = {}
+    groups = group_connected_items(len(ids), pairs)
+    for one, group in zip(ids, groups, strict=True):
+        members.setdefault(group, []).append(one)
+    return {one: members[group] for one, group in zip(ids, groups, strict=True)}
 
 
 def apply_choices(plan: Plan, choices: Choices) -> Plan:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from chirp_migrate.engine.hunks import group_connected_items
 from chirp_migrate.engine.plan_tree import decode_source
 from chirp_migrate.errors import WriteRefused
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, FindingStatus, Hunk, Plan
 from chirp_migrate.review.blocks import LineBlock, SourceLines
-from chirp_migrate.review.selection import WHOLE_FILE, Choices, HunkChoice, HunkId, apply_choices
+from chirp_migrate.review.selection import (
+    WHOLE_FILE,
+    Choices,
+    HunkChoice,
+    HunkId,
+    apply_choices,
+    ids_decided_together,
+)
 from chirp_migrate.source.diff import diff_hunks_of_file, diff_hunks_of_lines
 from chirp_migrate.source.text import SOURCE_LINE, apply_edits
 
@@ -68,7 +74,10 @@ class Review:
     def __init__(self, plan: Plan, choices: Choices) -> None:
         self._root = plan.root
         self.items = list(_items(plan))
-        self._items_decided_together = _items_decided_together(self.items)
+        by_id = {item.id: item for item in self.items}
+        self._decided_together = {
+            one: [by_id[other] for other in others] for one, others in ids_decided_together(plan).items()
+        }
         self.choices: dict[HunkId, HunkChoice] = {
             item.id: choices[item.id] for item in self.items if item.id in choices
         }
@@ -87,7 +96,7 @@ class Review:
 
     def decided_with(self, item: ReviewItem) -> list[ReviewItem]:
         """Return ``item``, and all other items that must get the same decision as ``item``."""
-        return self._items_decided_together[item.id]
+        return self._decided_together[item.id]
 
     def undecided(self) -> int:
         """Return the number of items without a decision."""
@@ -213,25 +222,6 @@ def _items(plan: Plan) -> Iterator[ReviewItem]:
             yield ReviewItem((file.path, hunk.number), file, hunk, tuple(findings[file.path, hunk.number]))
         if not file.hunks:
             yield ReviewItem((file.path, WHOLE_FILE), file, None, ())
-
-
-def _items_decided_together(items: Sequence[ReviewItem]) -> dict[HunkId, list[ReviewItem]]:
-    """Return a dictionary: id of an item → this item, and all items that must get the same decision.
-
-    Two items must get the same decision if the sets ``together`` of their hunks contain the same loader call. If A must
-    get the same decision as B, and B the same as C, then A and C also get the same decision.
-    """
-    first: dict[str, int] = {}
-    pairs = [
-        (first.setdefault(call, number), number)
-        for number, item in enumerate(items)
-        for call in (item.hunk.together if item.hunk is not None else ())
-    ]
-    groups = group_connected_items(len(items), pairs)
-    return {
-        item.id: [other for other, its_group in zip(items, groups, strict=True) if its_group == group]
-        for item, group in zip(items, groups, strict=True)
-    }
 
 
 def _blocks_of_item(item: ReviewItem, choice: HunkChoice | None) -> tuple[SourceLines, list[LineBlock]]:
