@@ -46,7 +46,7 @@ _MOST_RECURSIONS = 2
 #: total. Beyond the limit, further calls of the function return an unknown object. Without the limit, the analysis of
 #: each test of a library would run the library again.
 _MOST_STEPS_OF_RUNS = 2_000
-_MOST_STEPS_OF_RUN = 300
+_MOST_STEPS_OF_RUN = 100
 
 
 class TracedCalls(ObjectAccess):
