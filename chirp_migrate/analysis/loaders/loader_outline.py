@@ -9,13 +9,13 @@ from __future__ import annotations
 import ast
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 
 from chirp_migrate.analysis.known_names import FACTORY_METHOD, LOADER, inherits_from
 from chirp_migrate.analysis.loaders.loader_values import WRAPPER
-from chirp_migrate.syntax.module import syntax_tree_or_empty, walk_tree
+from chirp_migrate.syntax.module import UnparsableModule, syntax_tree_or_empty, walk_tree
 from chirp_migrate.syntax.name_resolution import locate_function, resolve_ast_node
 from chirp_migrate.syntax.outline import Outline, last_part_of_name, passed_values
 from chirp_migrate.syntax.project import Project
@@ -47,8 +47,8 @@ class PossibleLoaders:
 
     def __init__(self, outline: Outline, project: Project) -> None:
         self._outline, self._project = outline, project
-        self._seen: set[tuple[str, str]] = set()  # path and name of what the search in progress has looked at
-        self._others: set[tuple[str, str]] = set()  # path and name of what is certainly no loader
+        self._answers: dict[tuple[str, str], bool] = {}  # whether a name or function of a file may be a loader
+        self._new: list[tuple[str, str]] = []  # the keys of the answers of the search in progress
 
     @cached_property
     def loops(self) -> list[ast.For]:
@@ -57,16 +57,20 @@ class PossibleLoaders:
 
     def may_be_loader(self, node: ast.expr) -> bool:
         """Return whether an expression of the module may be a loader, or a container with loaders."""
-        self._seen = set(self._others)
+        self._new.clear()
         found = self._may_be(self._outline, node, 0)
-        if not found:
-            self._others = self._seen
+        # A search that finds a loader ends early, so its negative answers may be wrong.
+        for key in self._new if found else ():
+            if not self._answers[key]:
+                del self._answers[key]
         return found
 
-    def _is_new(self, path: str, name: str) -> bool:
-        is_new = (path, name) not in self._seen
-        self._seen.add((path, name))
-        return is_new
+    def _answer(self, key: tuple[str, str], search: Callable[[], bool]) -> bool:
+        if key not in self._answers:
+            self._answers[key] = False  # ends the recursion if names refer to each other
+            self._new.append(key)
+            self._answers[key] = search()
+        return self._answers[key]
 
     def _may_be(self, outline: Outline, node: ast.expr, depth: int) -> bool:
         if depth > _DEPTH_LIMIT:
@@ -93,14 +97,13 @@ class PossibleLoaders:
         return any(self._may_be(outline, one, depth + 1) for one in parts)
 
     def _may_name_loader(self, outline: Outline, name: str, depth: int) -> bool:
-        if _is_like_loader(name):
-            return True
-        if not self._is_new(outline.path, name):
-            return False
-        given = _given_by_name(outline.text).get(name, _Given())
-        return any(self._may_be_annotation(outline, one) for one in given.annotations) or any(
-            self._may_be(outline, one, depth + 1) for one in given.values
-        )
+        def search() -> bool:
+            given = _given_by_name(outline.text).get(name, _Given())
+            return any(self._may_be_annotation(outline, one) for one in given.annotations) or any(
+                self._may_be(outline, one, depth + 1) for one in given.values
+            )
+
+        return _is_like_loader(name) or self._answer((outline.path, name), search)
 
     def _may_be_annotation(self, outline: Outline, annotation: ast.expr) -> bool:
         return any(
@@ -127,21 +130,32 @@ class PossibleLoaders:
             return self._function_may_return_loader(outline, name, depth)
         places = (locate_function(self._project, one) for one in names)
         for path, function in {place for place in places if place is not None}:
-            home = outline if path == outline.path else Outline(path, self._project.text(path))
+            try:
+                home = outline if path == outline.path else Outline(path, self._project.text(path))
+            except UnparsableModule:  # the nodes are nested too deeply
+                return True
             if self._function_may_return_loader(home, function, depth):
                 return True
         return False
 
     def _function_may_return_loader(self, outline: Outline, name: str, depth: int) -> bool:
-        if not self._is_new(outline.path, f"{name}()"):
-            return False
-        called = (one for one in outline.functions if one.name == name)
-        return any(self._may_be(outline, value, depth + 1) for one in called for value in _returned_values(one))
+        def search() -> bool:
+            called = outline.once(_functions_by_name).get(name, ())
+            return any(self._may_be(outline, value, depth + 1) for one in called for value in _returned_values(one))
+
+        return self._answer((outline.path, f"{name}()"), search)
 
 
 def _is_like_loader(name: str) -> bool:
     name = name.lower()
     return "loader" in name or _SHORT.search(name) is not None
+
+
+def _functions_by_name(outline: Outline) -> dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]]:
+    found: dict[str, list[ast.FunctionDef | ast.AsyncFunctionDef]] = defaultdict(list)
+    for function in outline.functions:
+        found[function.name].append(function)
+    return dict(found)
 
 
 def _returned_values(function: ast.AST) -> Iterator[ast.expr]:
