@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from chirp_migrate.syntax.import_table import absolute_name
-from chirp_migrate.syntax.module import CODE_FIELDS, UnparsableModule, module_name, package_name, syntax_tree
+from chirp_migrate.syntax.module import UnparsableModule, child_nodes, module_name, package_name, syntax_tree
 
 Node = TypeVar("Node", bound=ast.AST)
 _Asked = ParamSpec("_Asked")
@@ -42,12 +42,9 @@ class _NodeIndex:
     def _enter(self, node: ast.AST) -> None:
         start = len(self.all)
         self.all.append(node)
-        for field in CODE_FIELDS[type(node)]:
-            value = getattr(node, field)
-            for child in value if type(value) is list else (value,):
-                if isinstance(child, ast.AST):
-                    self.parents[child] = node
-                    self._enter(child)
+        for child in child_nodes(node):
+            self.parents[child] = node
+            self._enter(child)
         self.ends[node] = (start, len(self.all))
 
     @cached_property

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -15,7 +16,7 @@ iterator."""
 _T = TypeVar("_T", bound="Interception")
 
 
-class Interception:
+class Interception(ABC):
     """Context manager in which ``iter(loader)`` returns an iterator that a subclass creates.
 
     If ``__iter__`` of a loader class calls ``__iter__`` of its base class, only the outermost call is replaced. Code
@@ -41,9 +42,9 @@ class Interception:
             loader_class.__iter__ = original  # type: ignore[attr-defined]
         self._replaced.clear()
 
+    @abstractmethod
     def _make_iterator(self, loader: Any, start: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         """Return the iterator for an iteration over ``loader``; ``start`` creates the original iterator."""
-        raise NotImplementedError
 
     def cover_new_classes(self) -> None:
         """Replace iteration in loader classes that were defined or imported since the last call."""
