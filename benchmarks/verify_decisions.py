@@ -16,10 +16,10 @@ from typing import Any
 
 import click
 import msgspec
+from decisions_bench import report
+from decisions_bench.recording import Pool, read_pool, record
+from decisions_bench.trials import AT_MARGIN, SCENARIOS, recorded_noise, run_trials, synthetic_noise
 from harness import ROOT, Goal, check_option, conditions, end, output_option, write, write_json
-from verify_decisions import report
-from verify_decisions.recording import Pool, read_pool, record
-from verify_decisions.trials import AT_MARGIN, SCENARIOS, recorded_noise, run_trials, synthetic_noise
 
 _DOCUMENT = ROOT / "docs" / "verify.md"
 _NOISE = (0.06, 0.15)

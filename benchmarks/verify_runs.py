@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from decisions_bench.recording import other_load
 from harness import (
     ROOT,
     Goal,
@@ -36,7 +37,6 @@ from harness import (
     write,
     write_json,
 )
-from verify_decisions.recording import other_load
 
 _COMMANDS: dict[str, tuple[str, ...]] = {
     "backend": (),

@@ -14,7 +14,7 @@ from chirp_migrate.cli.applying import (
     show_result,
     version_pin_problem,
 )
-from chirp_migrate.cli.check_command import check_with_command
+from chirp_migrate.cli.check_with import check_with_command
 from chirp_migrate.cli.options import (
     CommandWithOptionGroups,
     ignore_pins_option,

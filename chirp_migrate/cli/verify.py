@@ -229,7 +229,7 @@ def _run_verification(root: Path, path: Path, baseline: str | None, options: Ver
         from chirp_migrate.verify.session import verify_versions
 
         report = verify_versions(root, before, options, progress, deadline)
-        from chirp_migrate.doctor.of_traces import find_problems_in_passes
+        from chirp_migrate.doctor.recording_of_verify import find_problems_in_passes
 
         has_own_data = options.source is not TrainingSource.FOUND or options.sizes.data is not None
         problems = find_problems_in_passes(report.passes.get("after", {}), has_own_data)

@@ -26,7 +26,7 @@ from chirp_migrate.source.piece_table import line_range_of_edit
 from chirp_migrate.source.text import SOURCE_LINE, UnreadableSource
 
 if TYPE_CHECKING:
-    from chirp_migrate.report.words import Word
+    from chirp_migrate.report.code_tokens import Word
 
 #: Hunk number of changed lines that belong to no hunk.
 FOLLOWS = 0
@@ -246,7 +246,7 @@ class _FileText:
 
     @cached_property
     def _words(self) -> list[tuple[Word, ...]]:
-        from chirp_migrate.report.words import tokens_by_line  # slow import, only needed here
+        from chirp_migrate.report.code_tokens import tokens_by_line  # slow import, only needed here
 
         return tokens_by_line(self.text) if self._is_python else []
 

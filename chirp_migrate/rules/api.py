@@ -25,7 +25,7 @@ from chirp_migrate.edits.call_arguments import CallEdit
 from chirp_migrate.edits.imports import runtime_import
 from chirp_migrate.plans.plan import Edit, Gain, GainKind, Safety
 from chirp_migrate.rules.base import SEE_IT, Rule, RuleMatch, join_texts, quote_sources
-from chirp_migrate.syntax.gaps import CALL, GAP, LINE
+from chirp_migrate.syntax.gap_patterns import CALL, GAP, LINE
 from chirp_migrate.syntax.module import Module, find_nodes
 from chirp_migrate.syntax.name_resolution import (
     find_base_classes,

@@ -41,7 +41,7 @@ from chirp_migrate.rules.api import (
     runtime_import,
 )
 from chirp_migrate.rules.chp013_non_blocking_transfer import gain_of_pinned_copies
-from chirp_migrate.rules.moving import is_moved_by_rule
+from chirp_migrate.rules.moved_by_rule import is_moved_by_rule
 
 #: Code that reloads PyTorch's module ``dataloader``. The reload creates a second class ``DataLoader``, and code that
 #: imported the first class earlier still has the first class.

@@ -14,8 +14,8 @@ from chirp_migrate.analysis.dataflow.closures import CapturedName
 from chirp_migrate.analysis.dataflow.constructions import constructor_calls
 from chirp_migrate.analysis.dataflow.lifetimes import may_be_deep_copied
 from chirp_migrate.analysis.dataflow.symbolic import Name
+from chirp_migrate.analysis.datasets.dataset_expressions import only_base_is_torch_dataset
 from chirp_migrate.analysis.datasets.dataset_meaning import AugmentedSamples
-from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
 from chirp_migrate.analysis.datasets.type_members import match_dataset_type_call
 from chirp_migrate.edits.statements import can_delete_lines_of, delete_lines_of_statement
 from chirp_migrate.rules.api import (

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.datasets.augmenter_meaning import MASK_PARAMETERS
-from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
+from chirp_migrate.analysis.datasets.dataset_expressions import only_base_is_torch_dataset
 from chirp_migrate.edits.superclass import InitAttributeAssignment, find_init_assignments, superclass_edits
 from chirp_migrate.rules.api import (
     Edit,

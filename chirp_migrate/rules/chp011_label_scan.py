@@ -9,7 +9,7 @@ from itertools import chain, count
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.symbolic import names_in_code
-from chirp_migrate.analysis.datasets.dataset_names import make_cached_dataset_predicate
+from chirp_migrate.analysis.datasets.dataset_expressions import make_cached_dataset_predicate
 from chirp_migrate.analysis.datasets.label_loops import Comprehension, match_label_comprehension, match_label_loop
 from chirp_migrate.analysis.datasets.label_scan import ScannedSamples
 from chirp_migrate.analysis.datasets.label_scan_outline import contains_dataset_words, may_scan_labels

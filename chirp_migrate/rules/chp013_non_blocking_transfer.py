@@ -45,7 +45,7 @@ from chirp_migrate.rules.api import (
     is_name,
     keyword_arguments,
 )
-from chirp_migrate.rules.moving import is_moved_by_rule
+from chirp_migrate.rules.moved_by_rule import is_moved_by_rule
 
 _TRANSFER = re.compile(rf"\.{GAP}(to|cuda){CALL}(?![^()\r\n]*\bnon_blocking\s*=)")
 #: Names of devices for which a copy from pinned memory runs in parallel with Python.

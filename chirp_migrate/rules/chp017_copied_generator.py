@@ -8,8 +8,8 @@ from collections.abc import Iterable, Set
 
 import libcst as cst
 
+from chirp_migrate.analysis.datasets.dataset_expressions import possible_dataset_classes
 from chirp_migrate.analysis.datasets.dataset_generators import find_random_generators
-from chirp_migrate.analysis.datasets.dataset_names import possible_dataset_classes
 from chirp_migrate.analysis.datasets.dataset_state import dataset_classes
 from chirp_migrate.analysis.loaders.loader_calls import may_pass_loader_argument_by_position
 from chirp_migrate.analysis.loaders.worker_seeding import RepeatedSeed, repeated_seeds

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_names import possible_dataset_classes
+from chirp_migrate.analysis.datasets.dataset_expressions import possible_dataset_classes
 from chirp_migrate.analysis.datasets.dataset_state import pickled_attribute_values
 from chirp_migrate.analysis.devices.device_moves import is_move_to_cuda
 from chirp_migrate.analysis.objects.pickled import ReportedUnpicklableKind, find_unpicklable_objects

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_names import possible_dataset_classes
+from chirp_migrate.analysis.datasets.dataset_expressions import possible_dataset_classes
 from chirp_migrate.analysis.datasets.dataset_state import DatasetClass, dataset_classes, possible_value_expressions
 from chirp_migrate.analysis.devices.device_moves import calls_initializing_cuda, is_move_to_cuda
 from chirp_migrate.analysis.loaders.loader_calls import may_pass_loader_argument_by_position

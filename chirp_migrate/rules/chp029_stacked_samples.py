@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.origins import assigned_values_and_annotations
-from chirp_migrate.analysis.datasets.dataset_names import make_cached_dataset_predicate
+from chirp_migrate.analysis.datasets.dataset_expressions import make_cached_dataset_predicate
 from chirp_migrate.analysis.datasets.label_scan import (
     ScannedSamples,
     match_stacked_samples,

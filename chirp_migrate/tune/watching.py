@@ -17,7 +17,7 @@ from chirp_migrate.console.text import format_percent, pluralize, shorten_list
 from chirp_migrate.training.errors import TaskNotPossible, UserCodeError, wrap_user_code_errors
 from chirp_migrate.training.watch.epoch_detector import EpochDetector, StopTraining
 from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper
-from chirp_migrate.training.watch.lightning import let_lightning_validate_after
+from chirp_migrate.training.watch.lightning_validation import let_lightning_validate_after
 from chirp_migrate.training.watch.nested_datasets import nested_class_names
 from chirp_migrate.tune.measured_dataset import MeasuredDataset, prepare_loader_measurement
 from chirp_migrate.tune.tune_report import TrainingRun

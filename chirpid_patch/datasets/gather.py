@@ -36,7 +36,7 @@ from chirpid_patch.datasets.rows import (
     nonnegative_indices,
 )
 from chirpid_patch.declaration import batched_object_for, is_computed_attribute
-from chirpid_patch.machine.forked import is_forked_process
+from chirpid_patch.machine.forked_process import is_forked_process
 from chirpid_patch.randomness.keyed_random import RandomKey
 from chirpid_patch.torch_private import has_active_torch_modes
 from chirpid_patch.transforms.off_cpu import send_to_device

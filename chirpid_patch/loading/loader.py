@@ -23,8 +23,8 @@ from chirpid_patch.loading.batch_timer import TimedBatches, log_waits
 from chirpid_patch.loading.by_value import make_picklable_for_workers
 from chirpid_patch.loading.in_process import EpochReaders, InProcessIterator
 from chirpid_patch.loading.limits import TORCH_PREFETCH, loader_length
+from chirpid_patch.loading.loader_attributes import Overridable
 from chirpid_patch.loading.loader_parts import copy_loader_attributes
-from chirpid_patch.loading.overridable import Overridable
 from chirpid_patch.loading.patched_loader import is_loader_iteration_patched
 from chirpid_patch.loading.pinning import pin_dense_tensors
 from chirpid_patch.loading.placement import Placement

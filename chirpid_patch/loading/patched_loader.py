@@ -9,7 +9,7 @@ from typing import Any
 
 from torch.utils import data
 
-from chirpid_patch.loading.overridable import Overridable
+from chirpid_patch.loading.loader_attributes import Overridable
 from chirpid_patch.torch_private import READER_PLACES, DataLoader, MultiProcessingIterator, SingleProcessIterator
 
 #: The object that the program imports as ``torch.utils.data.DataLoader``. Debugging code may have replaced the class.

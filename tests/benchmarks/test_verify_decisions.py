@@ -18,7 +18,7 @@ BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
 def part(name: str) -> Any:
-    return importlib.import_module(f"verify_decisions.{name}")
+    return importlib.import_module(f"decisions_bench.{name}")
 
 
 def recording() -> Any:

@@ -14,11 +14,11 @@ from report_tools import HOSTILE, LOADERS, applied, backend, doctor_json, with_d
 from support import run, sentence
 
 from chirp_migrate.report.change_rows import ChangeRow, ChangeSection
+from chirp_migrate.report.code_tokens import tokens_by_line
 from chirp_migrate.report.page.changes import PageContents
 from chirp_migrate.report.page.code import escape_invisible, section_html
 from chirp_migrate.report.page.render import render_page
 from chirp_migrate.report.reading import read_report_contents
-from chirp_migrate.report.words import tokens_by_line
 
 _VOID = {"meta", "br", "wbr", "input"}
 

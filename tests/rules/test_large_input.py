@@ -13,8 +13,8 @@ from types import FrameType, SimpleNamespace
 import pytest
 from support import LOADER
 
-from chirp_migrate.analysis.objects.cells import VariableStore
 from chirp_migrate.analysis.objects.pickled import UnpicklableObjects
+from chirp_migrate.analysis.objects.variable_store import VariableStore
 from chirp_migrate.engine import worker_pool
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import rewrite_text

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chirp_migrate.training.watch.lightning import let_lightning_validate_after
+from chirp_migrate.training.watch.lightning_validation import let_lightning_validate_after
 
 LOOP = """
 class Loop:

@@ -14,7 +14,7 @@ from typing import TypeVar
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.attribute_writes import may_be_assigned_outside_class
-from chirp_migrate.analysis.datasets.dataset_names import is_dataset_class
+from chirp_migrate.analysis.datasets.dataset_expressions import is_dataset_class
 from chirp_migrate.analysis.known_names import ITERABLE_DATASET, qualified_base_names
 from chirp_migrate.syntax.module import Module, walk_code
 from chirp_migrate.syntax.name_resolution import find_class

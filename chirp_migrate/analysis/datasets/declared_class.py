@@ -20,6 +20,7 @@ from chirp_migrate.analysis.dataflow.symbolic import (
     block_statements,
     takes_plain_arguments,
 )
+from chirp_migrate.analysis.datasets.dataset_expressions import only_base_is_torch_dataset
 from chirp_migrate.analysis.datasets.dataset_meaning import (
     INDEX,
     SELF,
@@ -30,7 +31,6 @@ from chirp_migrate.analysis.datasets.dataset_meaning import (
     infer_getitem_result,
     match_dataset_pattern,
 )
-from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
 from chirp_migrate.analysis.datasets.image_dataset_meaning import CLEAR as IMAGE_NAMES
 from chirp_migrate.analysis.datasets.image_dataset_meaning import AugmentedImages, match_image_pattern
 from chirp_migrate.syntax.module import Module, find_nodes

@@ -10,7 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Sequence
 
-from chirp_migrate.analysis.datasets.dataset_names import DATASET_NAME
+from chirp_migrate.analysis.datasets.dataset_expressions import DATASET_NAME
 from chirp_migrate.analysis.known_names import may_name_dataset
 from chirp_migrate.syntax.module import walk_tree
 from chirp_migrate.syntax.outline import Outline, last_part_of_name

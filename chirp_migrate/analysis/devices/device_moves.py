@@ -10,7 +10,7 @@ import libcst as cst
 
 from chirp_migrate.analysis.devices.device_value import device_value
 from chirp_migrate.analysis.known_names import resolves_to
-from chirp_migrate.syntax.gaps import CALL, GAP
+from chirp_migrate.syntax.gap_patterns import CALL, GAP
 from chirp_migrate.syntax.module import Module, walk_code
 from chirp_migrate.syntax.queries import call_argument, called_method_name, dotted_source, nodes_in_scope
 

@@ -15,7 +15,7 @@ from enum import Enum
 import libcst as cst
 
 from chirp_migrate.analysis.dataflow.closures import captured_names
-from chirp_migrate.analysis.datasets.dataset_names import only_base_is_torch_dataset
+from chirp_migrate.analysis.datasets.dataset_expressions import only_base_is_torch_dataset
 from chirp_migrate.analysis.datasets.declared_class import (
     DECORATORS,
     DeclaringDecorator,

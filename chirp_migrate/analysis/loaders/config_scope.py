@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from chirp_migrate.syntax.gaps import TO_STRING_OF_SETATTR
+from chirp_migrate.syntax.gap_patterns import TO_STRING_OF_SETATTR
 from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.name_uses import find_aliases, find_subclasses
 from chirp_migrate.syntax.project import Project

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 import libcst as cst
 
-from chirp_migrate.analysis.datasets.dataset_names import is_dataset
+from chirp_migrate.analysis.datasets.dataset_expressions import is_dataset
 from chirp_migrate.analysis.known_names import resolves_to
 from chirp_migrate.analysis.loaders.loader_loops import iterated_loaders
 from chirp_migrate.analysis.loaders.loader_values import LoaderExpressions

@@ -25,7 +25,7 @@ from chirp_migrate.analysis.known_names import (
     is_call_of,
     join_name_patterns,
 )
-from chirp_migrate.syntax.gaps import LINE
+from chirp_migrate.syntax.gap_patterns import LINE
 from chirp_migrate.syntax.module import Module
 from chirp_migrate.syntax.name_resolution import find_function, is_project_class, resolve_node
 from chirp_migrate.syntax.project import Project

@@ -14,7 +14,7 @@ from chirp_migrate.analysis.objects.abstract_objects import CreationPlace
 from chirp_migrate.analysis.objects.importers import files_with_importers, module_name_without_package
 from chirp_migrate.analysis.objects.pickled import find_unpicklable_objects
 from chirp_migrate.analysis.objects.running import AbstractRun
-from chirp_migrate.syntax.gaps import GAP
+from chirp_migrate.syntax.gap_patterns import GAP
 from chirp_migrate.syntax.project import Project
 
 #: An argument that sets the number of a loader's workers.

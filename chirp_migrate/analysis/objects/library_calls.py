@@ -33,7 +33,6 @@ from chirp_migrate.analysis.objects.abstract_objects import (
     Value,
     unite_values,
 )
-from chirp_migrate.analysis.objects.cells import VariableStore
 from chirp_migrate.analysis.objects.libraries import (
     KEEPS,
     MAKES_ROWS,
@@ -55,6 +54,7 @@ from chirp_migrate.analysis.objects.values import (
     single_possible_key,
     unknown_text_ending_with,
 )
+from chirp_migrate.analysis.objects.variable_store import VariableStore
 from chirp_migrate.syntax.project import Project
 
 _DICTS = frozenset({"dict", "defaultdict", "OrderedDict", "Counter"})

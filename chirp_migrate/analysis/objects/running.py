@@ -33,7 +33,6 @@ from chirp_migrate.analysis.objects.abstract_objects import (
     unite_values,
 )
 from chirp_migrate.analysis.objects.calls import TracedCalls
-from chirp_migrate.analysis.objects.cells import STEPS, STEPS_OF_UNCALLED_FUNCTION, StepLimitReached
 from chirp_migrate.analysis.objects.libraries import MODULES, TRANSPARENT, is_numeric_array
 from chirp_migrate.analysis.objects.values import (
     NONE,
@@ -48,6 +47,7 @@ from chirp_migrate.analysis.objects.values import (
     truth_value,
     unknown_text_ending_with,
 )
+from chirp_migrate.analysis.objects.variable_store import STEPS, STEPS_OF_UNCALLED_FUNCTION, StepLimitReached
 from chirp_migrate.syntax.import_table import absolute_name
 from chirp_migrate.syntax.module import UnparsableModule, package_name, syntax_tree, walk_tree
 from chirp_migrate.syntax.name_resolution import locate_import

@@ -56,7 +56,7 @@ from chirp_migrate.doctor.watch.results import functions_by_code_object
 from chirp_migrate.doctor.watch.samples import describe_batch, record_tensors
 from chirp_migrate.training.watch.epoch_detector import EpochDetector, StopTraining, call_before_backward
 from chirp_migrate.training.watch.interception import Interception, LoaderIteratorWrapper, SamplerRecorder
-from chirp_migrate.training.watch.lightning import let_lightning_validate_after
+from chirp_migrate.training.watch.lightning_validation import let_lightning_validate_after
 from chirp_migrate.training.watch.nested_datasets import dataset_length
 from chirp_migrate.training.watch.samples import leaves_by_position
 from chirpid_patch.loader_speed.measure import shut_down_workers

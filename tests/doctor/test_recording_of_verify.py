@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
-from chirp_migrate.doctor.of_traces import find_problems_in_passes
+from chirp_migrate.doctor.recording_of_verify import find_problems_in_passes
 from chirp_migrate.verify.equivalence.loader_recorder import LoaderRecorder
 
 ROWS = TensorDataset(torch.arange(80.0).reshape(20, 4), torch.arange(20) % 2)

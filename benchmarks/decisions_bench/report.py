@@ -10,7 +10,7 @@ from typing import Any
 from harness import made_by, table
 
 from chirp_migrate.verify.verdict import Verdict
-from verify_decisions.trials import Rate, Tally
+from decisions_bench.trials import Rate, Tally
 
 __all__ = ["as_markdown", "in_short", "replace_between_marks", "targets"]
 
