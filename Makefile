@@ -57,7 +57,7 @@ test-all-start-methods: $(STAMP)  ## all tests that start processes, by these tw
 	$(PYTEST) --start-method spawn --only-forking 1000 $(STARTED)
 
 test-no-posix: $(STAMP)  ## the fast tests of both packages as on a system without POSIX
-	$(PYTEST) -m "not slow" --no-posix tests/source tests/additions tests/engine tests/transaction tests/cli tests/rules tests/chirpid_patch
+	$(PYTEST) -m "not slow" --no-posix tests/source tests/syntax tests/analysis tests/edits tests/additions tests/engine tests/transaction tests/cli tests/rules tests/chirpid_patch
 
 # torchvision 0.16 is the last that can be imported without the operators of its wheel, which need CUDA's libraries; it
 # asks for a torch of its time, and is not there for every Python: its test is then skipped.

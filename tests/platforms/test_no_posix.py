@@ -134,11 +134,11 @@ SELECTION = (
     "tests/transaction/test_rollback.py",
     "tests/cli/test_add_ignore.py",
     "tests/rules/test_pairs.py",
-    "tests/chirpid_patch/test_declared_transforms.py",
-    "tests/chirpid_patch/test_dataset_classes.py",
-    "tests/chirpid_patch/test_stacking.py",
-    "tests/chirpid_patch/test_batch_size.py",
-    "tests/chirpid_patch/test_usable_cpus.py",
+    "tests/chirpid_patch/transforms/test_declared_transforms.py",
+    "tests/chirpid_patch/datasets/test_dataset_classes.py",
+    "tests/chirpid_patch/datasets/test_stacking.py",
+    "tests/chirpid_patch/memory/test_batch_size.py",
+    "tests/chirpid_patch/machine/test_usable_cpus.py",
     "tests/training/test_child.py",
 )
 

@@ -21,11 +21,9 @@ pytestmark = [
 ]
 
 #: The tests of everything that concerns a device.
-SELECTION = (
-    "tests/chirpid_patch/test_device_prefetch.py",
-    "tests/chirpid_patch/test_resident.py",
-    "tests/chirpid_patch/test_resident_moved.py",
-    "tests/chirpid_patch/test_resident_noise.py",
+SELECTION = tuple(
+    f"tests/chirpid_patch/device/test_{name}.py"
+    for name in ("device_prefetch", "resident", "resident_moved", "resident_noise")
 )
 
 

@@ -22,7 +22,7 @@ pytestmark = [
     ),
 ]
 
-SCRIPTS = Path(__file__).parents[2] / "fixtures" / "distributed"
+SCRIPTS = Path(__file__).parents[3] / "fixtures" / "distributed"
 DEADLINE = 150  # for a machine that is very busy
 
 

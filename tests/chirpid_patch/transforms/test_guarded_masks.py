@@ -26,7 +26,7 @@ from chirp_migrate.syntax.project import Project
 from chirpid_patch import SpecAugment
 from chirpid_patch.declaration import batched_object_for
 
-PAIR = Path(__file__).parents[2] / "fixtures" / "rules" / "CHP003"
+PAIR = Path(__file__).parents[3] / "fixtures" / "rules" / "CHP003"
 N = 4000
 F, T = 5, 8
 

@@ -32,7 +32,7 @@ from torch.utils.data import (
 
 from chirpid_patch.recipes.wrapped_loader import REMOVED, WrappedDataLoader
 
-NOTES = Path(__file__).parents[2] / "docs" / "migration-notes.md"
+NOTES = Path(__file__).parents[3] / "docs" / "migration-notes.md"
 N, BATCH = 20, 4
 
 

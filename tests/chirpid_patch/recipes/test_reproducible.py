@@ -154,7 +154,7 @@ if __name__ == "__main__":
 @pytest.mark.slow
 def test_batches_are_equal_in_two_fresh_processes(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
-    script.write_text(SCRIPT.format(tests=str(Path(__file__).parent)))
+    script.write_text(SCRIPT.format(tests=str(Path(__file__).parents[2])))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     runs = [
         subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True, env=environment) for _ in range(2)
