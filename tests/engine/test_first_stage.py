@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support import RULES
 
 from chirp_migrate.engine.plan_tree import plan_tree
 from chirp_migrate.engine.rewrite_file import applicable_rules, rewrite_text
@@ -331,3 +332,16 @@ def test_odd_spellings_pass(code: str, text: str) -> None:
     (rule,) = (one for one in all_rules() if one.code == code)
     assert any(True for _ in rule.check(module, project))
     assert rule in applicable_rules(all_rules(), "main.py", text, project)
+
+
+@pytest.mark.parametrize("code", ["CHP017", "CHP018", "CHP019", "CHP020", "CHP021", "CHP022"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "import torch\nprint(torch.__version__)\n",
+        "from torch.utils.data import DataLoader\nloader = DataLoader([1, 2], batch_size=2, shuffle=True)\n",
+        "class D:\n    def __init__(self, x):\n        with open(x) as f:\n            self.x = f.read()\n",
+    ],
+)
+def test_modules_without_the_hazard_are_not_even_parsed(code: str, text: str) -> None:
+    assert not RULES[code].concerns(text, Project({"a.py": text}))
