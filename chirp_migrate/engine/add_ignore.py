@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 
-from chirp_migrate.engine.plan_tree import decode_source
+from chirp_migrate.engine.project_files import decode_source
 from chirp_migrate.engine.suppression import add_ignore_comments
 from chirp_migrate.plans.plan import FilePlan, Finding, Plan, PlanOptions
 from chirp_migrate.source.files import read_file

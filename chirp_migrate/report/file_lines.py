@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import groupby, takewhile
 from typing import TYPE_CHECKING
 
-from chirp_migrate.engine.plan_tree import decode_source
+from chirp_migrate.engine.project_files import decode_source
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, Hunk
 from chirp_migrate.report.change_rows import ChangeRow, ChangeSection
 from chirp_migrate.review.blocks import SourceLines

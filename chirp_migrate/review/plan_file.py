@@ -20,7 +20,7 @@ from msgspec import UNSET, structs
 from chirp_migrate import __version__
 from chirp_migrate.console.json_document import SchemaTooNew, read_document
 from chirp_migrate.edits.apply_hunks import text_with_hunks
-from chirp_migrate.engine.plan_tree import decode_source
+from chirp_migrate.engine.project_files import decode_source
 from chirp_migrate.errors import UsageProblem, WriteRefused
 from chirp_migrate.plans.plan import Edit, FilePlan, Hunk, Plan, sha256
 from chirp_migrate.plans.plan_document import (

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from chirp_migrate.additions.dependency import any_file_needs_runtime
 from chirp_migrate.edits.apply_hunks import text_with_hunks
 from chirp_migrate.engine.hunks import group_connected_items
-from chirp_migrate.engine.plan_tree import decode_source
+from chirp_migrate.engine.project_files import decode_source
 from chirp_migrate.errors import WriteRefused
 from chirp_migrate.plans.plan import Edit, FilePlan, FindingStatus, Hunk, Plan
 from chirp_migrate.source.text import UnreadableSource

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from chirp_migrate.engine.plan_tree import decode_source
+from chirp_migrate.engine.project_files import decode_source
 from chirp_migrate.errors import WriteRefused
 from chirp_migrate.plans.plan import Edit, FilePlan, Finding, FindingStatus, Hunk, Plan
 from chirp_migrate.review.blocks import LineBlock, SourceLines

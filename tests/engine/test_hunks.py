@@ -14,7 +14,8 @@ from pyflakes import checker, messages
 
 from chirp_migrate.console.json_document import to_json_bytes
 from chirp_migrate.edits.apply_hunks import text_with_hunks
-from chirp_migrate.engine.plan_tree import decode_source, plan_tree
+from chirp_migrate.engine.plan_tree import plan_tree
+from chirp_migrate.engine.project_files import decode_source
 from chirp_migrate.engine.rewrite_file import rewrite_in_hunks
 from chirp_migrate.engine.settings import Settings
 from chirp_migrate.plans.plan import Edit, FilePlan, FindingStatus, Plan, PlanOptions
