@@ -92,45 +92,28 @@ def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins
         known = "already migrated, or no rule applies here"
         screen.line(f"Nothing to review: {known if is_done else 'no rule rewrites the findings'}.")
         sys.exit(ExitCode.OK)
-    begun = len(session.choices)
-    total = pluralize(len(session.items), "hunk")
-    screen.line(f"{total} to decide" + (f", {begun} of them decided earlier." if begun else ".") + " Type ? for help.")
-    if not plan_file.exists():  # before the first question, so that an error loses no decisions
-        _save_decisions(plan_file, found.plan, session)
-    interrupted = False
-    try:
-        _review_items(session, screen, lambda: _save_decisions(plan_file, found.plan, session))
-    except KeyboardInterrupt:  # Ctrl-C has the same effect as `q`, but another exit code
-        interrupted = True
-        click.echo("\nchirp-migrate: interrupted", err=True)
+    interrupted = _decide(session, found.plan, plan_file, screen)
     accepted = sum(choice.accepted for choice in session.choices.values())
     left = session.undecided()
     refused = len(session.choices) - accepted
     output.write({"schema": 1, "accepted": accepted, "refused": refused, "undecided": left})
     screen.line()
     screen.line(f"{accepted} accepted, {refused} refused, {left} not decided.")
+    plan = f"{request.quoted_path} --plan {quote(str(plan_file))}"
     if left:
-        screen.line(
-            f"Saved in {plan_file}. To continue: chirp-migrate review {request.quoted_path} --plan "
-            f"{quote(str(plan_file))}"
-        )
+        screen.line(f"Saved in {plan_file}. To continue: chirp-migrate review {plan}")
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.WORK_REMAINS)
     selected, edited = accepted_part_of_plan(replace(found, choices=session.choices, reviewed=True), request, plan_file)
     if not selected.files:
         screen.line("Nothing is accepted, so there is nothing to apply.")
         sys.exit(ExitCode.OK)
     try:
-        answer = "?"
-        while answer.lower() not in ("y", "yes", "n", "no"):
-            answer = _read_answer(screen, "Apply the accepted hunks now? [y,n] ") or "n"
+        is_applied = _asks_to_apply(screen)
     except KeyboardInterrupt:
-        answer, interrupted = "n", True
+        is_applied, interrupted = False, True
         click.echo("\nchirp-migrate: interrupted", err=True)
-    if answer.lower() not in ("y", "yes"):
-        screen.line(
-            f"Saved in {plan_file}. To apply the plan: chirp-migrate apply {request.quoted_path} --plan "
-            f"{quote(str(plan_file))}"
-        )
+    if not is_applied:
+        screen.line(f"Saved in {plan_file}. To apply the plan: chirp-migrate apply {plan}")
         sys.exit(ExitCode.INTERRUPTED if interrupted else ExitCode.OK)
     with explain_interruption(request):
         result = apply_plan(
@@ -141,6 +124,33 @@ def review(request: PlanRequest, plan_file: Path, allow_dirty: bool, ignore_pins
     if refused:
         screen.line(f"To suppress the refused hunks in `check`: chirp-migrate check --add-ignore {request.quoted_path}")
     sys.exit(ExitCode.OK)
+
+
+def _decide(session: Review, plan: Plan, plan_file: Path, screen: Screen) -> bool:
+    """Ask about each hunk, and save each answer to the plan file. Return whether the user pressed Ctrl-C."""
+    begun = len(session.choices)
+    total = pluralize(len(session.items), "hunk")
+    screen.line(f"{total} to decide" + (f", {begun} of them decided earlier." if begun else ".") + " Type ? for help.")
+    if not plan_file.exists():  # before the first question, so that an error loses no decisions
+        _save_decisions(plan_file, plan, session)
+    try:
+        _review_items(session, screen, lambda: _save_decisions(plan_file, plan, session))
+    except KeyboardInterrupt:  # Ctrl-C has the same effect as `q`, but another exit code
+        click.echo("\nchirp-migrate: interrupted", err=True)
+        return True
+    return False
+
+
+def _asks_to_apply(screen: Screen) -> bool:
+    """Ask until the answer is yes or no. The end of the input means no.
+
+    Raises:
+        KeyboardInterrupt: the user pressed Ctrl-C.
+    """
+    answer = "?"
+    while answer.lower() not in ("y", "yes", "n", "no"):
+        answer = _read_answer(screen, "Apply the accepted hunks now? [y,n] ") or "n"
+    return answer.lower() in ("y", "yes")
 
 
 def _read_answer(screen: Screen, question: str) -> str | None:
