@@ -225,15 +225,9 @@ def run_rounds(
         if latest.labels:
             made.append(latest)
             if len(made) == 1:  # set the number of rounds now, because it must not depend on later results
-                epochs = full_training_epochs()
-                covered, everything = sum(epochs.get(label, 0) for label in latest.labels), sum(epochs.values())
-                if 2 * covered < everything:
-                    wanted = MIN_ROUNDS
-                elif covered == everything:
-                    left_s = _SHARE_OF_MANY * (deadline - time.monotonic())
-                    fitting = min(max_rounds, left_s / max(latest.duration_s, 1e-3))
-                    # With an even number of rounds, each order of the versions occurs equally often.
-                    wanted = min(max_rounds, max(wanted, int(1 + fitting) // 2 * 2))
+                left_s = _SHARE_OF_MANY * (deadline - time.monotonic())
+                wanted = _number_of_rounds(latest, full_training_epochs(), left_s, wanted, max_rounds)
+                if wanted > planned[-1].rounds:
                     planned = planned_interim_analyses(wanted)
         else:
             lost += 1  # no entry point was timed, because of a crash or because the time was up
@@ -251,3 +245,23 @@ def run_rounds(
             return Rounds.of(made, looks, StopReason.SETTLED)
         if all_made or out_of_time:
             return Rounds.of(made, looks, StopReason.ROUNDS if all_made else StopReason.BUDGET)
+
+
+def _number_of_rounds(first: TimedRound, epochs: Mapping[str, int], left_s: float, usual: int, most: int) -> int:
+    """Return how many rounds the time budget should be divided among.
+
+    Args:
+        first: the first round.
+        epochs: dictionary, label of an entry point that has not failed → number of epochs of the user's full training.
+        left_s: seconds for all rounds after the first round, if more rounds than usual run.
+        usual: usual number of rounds.
+        most: largest number of rounds.
+    """
+    covered, everything = sum(epochs.get(label, 0) for label in first.labels), sum(epochs.values())
+    if 2 * covered < everything:
+        return MIN_ROUNDS
+    if covered < everything:
+        return usual
+    # With an even number of rounds, each order of the versions occurs equally often.
+    fitting = min(most, left_s / max(first.duration_s, 1e-3))
+    return min(most, max(usual, int(1 + fitting) // 2 * 2))
