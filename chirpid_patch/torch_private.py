@@ -18,14 +18,16 @@ column of this table is the effect if PyTorch lacks the name.
 | ``Tensor._version`` | detecting that a tensor was changed in place | threads load no batches in advance, and a resident dataset is copied to the device again for each batch |
 | ``nn.modules.module._global_forward_hooks``, ``_global_forward_pre_hooks`` | detecting hooks that run for every module | transforms with a decorator of ``transforms.declared`` run their own code for each sample |
 | ``torch._C._len_torch_dispatch_stack``, ``_len_torch_function_stack``, ``_get_function_stack_at``, ``torch.utils._device.DeviceContext`` | detecting modes (``TorchDispatchMode``) that record or change operations of PyTorch | loaders still use batched reading and threads, so such modes miss operations |
+| ``torch._C.DisableTorchFunction``, ``_DisableTorchDispatch`` | looking at the tensors of a dataset without being seen by such modes | at the start of an epoch, such modes also see how the loader looks at the tensors |
 | ``torch.autograd._profiler_enabled`` | opening profiler ranges only while a profiler runs | profiler ranges are always opened |
 """  # noqa: E501
 
 from __future__ import annotations
 
+import contextlib
 import dis
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic
 
@@ -118,6 +120,16 @@ def has_active_torch_modes() -> bool:
     return _dispatch_modes() > 0 or (
         count > 0 and any(type(_function_mode_at(position)) is not _DeviceMode for position in range(count))
     )
+
+
+@contextlib.contextmanager
+def hidden_from_torch_modes() -> Iterator[None]:
+    """Hide the operations in the body of the ``with`` statement from modes such as ``TorchDispatchMode``."""
+    with (
+        getattr(torch._C, "DisableTorchFunction", contextlib.nullcontext)(),
+        getattr(torch._C, "_DisableTorchDispatch", contextlib.nullcontext)(),
+    ):
+        yield
 
 
 def empty_shared_tensor(shape: Sequence[int], dtype: torch.dtype) -> Tensor:

@@ -38,7 +38,7 @@ from chirpid_patch.datasets.rows import (
 from chirpid_patch.declaration import batched_object_for, is_computed_attribute
 from chirpid_patch.machine.forked_process import is_forked_process
 from chirpid_patch.randomness.keyed_random import RandomKey
-from chirpid_patch.torch_private import has_active_torch_modes
+from chirpid_patch.torch_private import has_active_torch_modes, hidden_from_torch_modes
 from chirpid_patch.transforms.off_cpu import send_to_device
 
 Batch = list[Any]
@@ -502,6 +502,13 @@ _UNBATCHED = _UnbatchedNode()
 
 def gather_node(dataset: Any) -> GatherNode:
     """Return the ``GatherNode`` that describes how batches of ``dataset`` are read."""
+    if has_active_torch_modes():
+        with hidden_from_torch_modes():
+            return _find_node(dataset)
+    return _find_node(dataset)
+
+
+def _find_node(dataset: Any) -> GatherNode:
     if type(dataset) is TensorDataset:
         return _TensorDatasetNode(dataset) if _is_gatherable(dataset) else _UNBATCHED
     joint = None if isinstance(dataset, BatchedDataset) else subset_or_concat_node(dataset)

@@ -24,7 +24,7 @@ from chirpid_patch.datasets.gather import (
 )
 from chirpid_patch.datasets.rows import SEQUENCES, contiguous_strides, look_up_indices
 from chirpid_patch.randomness.keyed_random import RandomKey
-from chirpid_patch.torch_private import sample_fetcher
+from chirpid_patch.torch_private import has_active_torch_modes, sample_fetcher
 
 Collate = Callable[[Any], Any]
 
@@ -84,7 +84,7 @@ def load_batch(dataset: Any, indices: Sequence[Any], random_key: RandomKey | Non
     The samples are read at once if both the collate function and the dataset permit batched reading.
     """
     stacks = is_stacking_collate(collate)
-    node = gather_node(dataset) if stacks else None
+    node = gather_node(dataset) if stacks and not has_active_torch_modes() else None
     if node is not None and (random_key is not None or (type(indices) in SEQUENCES and node.gains(len(indices)))):
         as_pairs = collate is collate_pairs
         fits = not as_pairs or (node.gathers and not node.samples_are_rows)

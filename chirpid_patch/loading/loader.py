@@ -35,7 +35,7 @@ from chirpid_patch.loading.worker_start import is_importing_main, start_method, 
 from chirpid_patch.machine.accelerator import pinning_device
 from chirpid_patch.randomness.random_states import GlobalGeneratorStates
 from chirpid_patch.randomness.seeding import worker_init_fn
-from chirpid_patch.torch_private import IS_COMPLETE, DataLoader, pin_batch, sample_fetcher
+from chirpid_patch.torch_private import IS_COMPLETE, DataLoader, hidden_from_torch_modes, pin_batch, sample_fetcher
 
 if TYPE_CHECKING:
     from chirpid_patch.distributed.epochs import RankEpochs
@@ -389,7 +389,8 @@ class BatchedDataLoader(DataLoader[_T_co]):
         # For small batches, PyTorch's own code is as fast as batched reading.
         size = self.batch_size
         is_plain = not (is_sent or node.keyed or self.thread_safe or self._placement is not None)
-        is_small = is_plain and size is not None and size > 1 and not node.gains(size)
+        with hidden_from_torch_modes():
+            is_small = is_plain and size is not None and size > 1 and not node.gains(size)
         for_threads = self.thread_safe or (not is_small and node.in_memory and is_stacking_collate(self.collate_fn))
         reader, read = None, None
         if for_threads or (not is_small and node.reads_batches):

@@ -189,6 +189,26 @@ def test_modes_that_see_operations_are_seen() -> None:
     assert not torch_private.has_active_torch_modes()
 
 
+class ForbidsFunctions(TorchFunctionMode):
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise AssertionError(func)
+
+
+class ForbidsOperations(TorchDispatchMode):
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        raise AssertionError(func)
+
+
+@pytest.mark.parametrize("mode", [ForbidsFunctions, ForbidsOperations])
+def test_modes_do_not_see_hidden_operations(mode: type[TorchFunctionMode | TorchDispatchMode]) -> None:
+    rows = torch.ones(2, 3)
+    with mode():
+        with torch_private.hidden_from_torch_modes():
+            assert rows.is_cpu and torch.equal(rows.index_select(0, torch.zeros(1, dtype=torch.int64)), rows[:1])
+        with pytest.raises(AssertionError):
+            rows.add(1)
+
+
 class TellsItsDataset(Dataset[Any]):
     def __len__(self) -> int:
         return 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import sys
 import threading
 import warnings
@@ -30,7 +31,8 @@ from torch.utils.data import (
 )
 from torch.utils.data._utils.collate import default_collate_fn_map
 
-from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory
+from chirpid_patch import BatchedDataLoader, OptimalDataLoaderFactory, WorkerSafeStandardizedDataset
+from chirpid_patch.datasets.rows import index_select_supports
 from chirpid_patch.loading.batch_reader import BatchReader
 from chirpid_patch.loading.batch_requests import BatchRequest
 
@@ -106,6 +108,30 @@ class RecordedOperations(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.names.append(str(func))
         return func(*args, **(kwargs or {}))
+
+
+class RecordedFunctions(TorchFunctionMode):
+    """Records the names of all functions and attributes of tensors."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: list[str] = []
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.names.append(func.__name__)
+        return func(*args, **(kwargs or {}))
+
+
+def recorded_epochs(make: Make, dataset: Any) -> list[Any]:
+    seen: list[Any] = []
+    for mode, batch_size in itertools.product((RecordedFunctions, RecordedOperations), (2, N)):
+        loader = make(dataset, batch_size=batch_size)
+        with mode() as recorded:
+            seen += loader
+        with mode() as recorded_again:
+            seen += loader
+        seen += [recorded.names, recorded_again.names]
+    return seen
 
 
 def operation_modes(make: Make, **arguments: Any) -> list[Any]:
@@ -319,3 +345,23 @@ def test_a_copy_shares_the_workers_that_are_kept() -> None:
         first = list(loader)
         orders.append([*first, *copy.copy(loader), *loader])
     assert same(*orders)
+
+
+@pytest.mark.parametrize("make", [BatchedDataLoader, OptimalDataLoaderFactory.create_loader])
+@pytest.mark.parametrize(
+    "dataset",
+    [
+        rows(),
+        Subset(rows(), range(7)),
+        ConcatDataset([rows(), rows()]),
+        torch.ones(6, 2),
+        [torch.ones(2)] * 6,
+        [(torch.ones(2), 1)] * 6,
+        WorkerSafeStandardizedDataset(TensorDataset(torch.rand(6, 2), torch.arange(6)), range(6), 0.5, 0.1),
+    ],
+    ids=lambda dataset: type(dataset).__name__,
+)
+def test_a_mode_sees_only_the_operations_of_pytorchs_loader(dataset: Any, make: Make) -> None:
+    # Whether PyTorch can select rows of a dtype is tried once in each process.
+    index_select_supports.cache_clear()
+    assert same(recorded_epochs(make, dataset), recorded_epochs(DataLoader, dataset))
