@@ -284,9 +284,9 @@ def test_a_method_name_is_free_in_related_classes() -> None:
     """
     other = "from a import Base\nclass More(Base):\n    def _scale(self):\n        return 3\n"
     after, _ = migrate(text, other=other)
-    assert "self.scale = self._Base_scale" in after
+    assert "self.scale = self._base_scale" in after
     assert "self.scale = self._scale" in migrate(text, other=other.replace("(Base)", "(Other)"))[0]
-    assert "self.scale = self._Base_scale" in migrate(text, other="thing._scale = 3\n")[0]
+    assert "self.scale = self._base_scale" in migrate(text, other="thing._scale = 3\n")[0]
 
 
 @pytest.mark.parametrize(
@@ -567,6 +567,7 @@ def test_brackets_that_only_the_lambda_needed_go_with_it(before: str, after: str
         ("x - MEAN", "_subtract_mean"),
         ("config.noise + x", "_add_noise"),
         ("1 - x", "_invert"),
+        ("[y - MEAN for y in x]", "_subtract_mean_each"),
         ("x - x.mean()", "_subtract"),
         ("x ** 2", "_square"),
         ("x % 10", "_take_remainder"),
