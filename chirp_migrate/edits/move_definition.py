@@ -256,7 +256,9 @@ def insert_lines_after_docstring(
     first = body[1] if is_docstring(body[0]) and len(body) > 1 else body[0]
     if not isinstance(node.body, cst.IndentedBlock):
         start = module.span(first)[0]
-        yield Edit(start, start, "".join(f"{line}; " for line in lines))
+        before = len(module.text[:start].rstrip(" \t"))
+        inner = module.newline + indent + module.tree.default_indent
+        yield Edit(before, start, "".join(f"{inner}{line}" for line in (*lines, "")))
         return
     offset = module.line_start(module.statement_start(first))
     old = module.indentation(offset)
