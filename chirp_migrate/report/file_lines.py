@@ -8,6 +8,7 @@ notebook are the lines of its code cells.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
@@ -33,6 +34,7 @@ FOLLOWS = 0
 #: Number of unchanged lines to show above and below a change.
 _CONTEXT = 3
 _CODE = (".py", ".ipynb")
+_FIRST_WORD = re.compile(r"\W*\w+")
 
 _REST = frozenset({FOLLOWS})
 _NOBODY: frozenset[int] = frozenset()
@@ -134,6 +136,8 @@ class FileLines:
     def _most_similar(self, at: int, hunk: int | None) -> int | None:
         """Return the number of the added line that is most similar to a removed line; None without an added line.
 
+        Lines that begin with the same word count first if no unchanged line is between them and the removed line.
+
         Args:
             at: position of the removed line in the diff of the file.
             hunk: number of the hunk whose added lines are compared. If the number is None, the added lines of all hunks
@@ -148,7 +152,14 @@ class FileLines:
             begin = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(removed, text, strict=False)))
             return begin, SequenceMatcher(None, removed, text, autojunk=False).ratio(), -abs(n - at)
 
-        return self._lines[max(added, key=likeness)].after if added else None
+        word = _FIRST_WORD.match(removed)
+        near = [
+            n
+            for n in added
+            if all(line.sign != " " for line in self._lines[min(n, at) : max(n, at)])
+            and (word is None or likeness(n)[0] >= word.end())
+        ]
+        return self._lines[max(near or added, key=likeness)].after if added else None
 
     def _next_after(self, at: int) -> int | None:
         """Return the new line number of the next line of the diff that was not removed.
