@@ -71,6 +71,14 @@ def test_after_apply_the_lines_are_those_of_the_new_file(project: Path) -> None:
     assert places(printed, "CHP012") == lines_with(after, "def _collate")
 
 
+def test_after_apply_the_reason_of_a_gain_has_its_line_in_the_new_file(project: Path) -> None:
+    printed = " ".join(run("apply", "-v", project).stdout.split())
+    after = (project / "train.py").read_text()
+    first, second = lines_with(after, "return OptimalDataLoaderFactory")
+    found = re.findall(r"train\.py:(\d+)\)", printed)
+    assert [int(line) for line in found] == [first, *lines_with(after, "def _collate"), second]
+
+
 def test_each_call_is_listed_at_its_own_line_if_one_hunk_rewrites_all_calls(tmp_path: Path) -> None:
     build = "        return DataLoader(data, 3, collate_fn=collate, num_workers=1)\n"
     bodies = (
