@@ -298,6 +298,7 @@ def _rewrite_call(module: Module, project: Project, call: cst.Call, *, by_role: 
             change.name(position, name)
     config = None if is_in_fstring(module, call) else config_expression(module, project, call)
     if config is not None:
-        change.add(f"optimize={config}.get('optimize_dataloaders', True)")
-        change.add(f"benchmark={config}.get('benchmark_performance', False)")
+        quote = max("'", '"', key=lambda one: module.text.count(f".get({one}"))
+        change.add(f"optimize={config}.get({quote}optimize_dataloaders{quote}, True)")
+        change.add(f"benchmark={config}.get({quote}benchmark_performance{quote}, False)")
     return RuleMatch(offset, message, change.edits())

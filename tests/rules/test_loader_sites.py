@@ -325,6 +325,11 @@ def test_a_configuration_is_read_where_it_surely_was_read_before(text: str, read
     assert ("optimize=config.get('optimize_dataloaders', True)" in after) is read
 
 
+def test_settings_are_read_with_the_quotes_of_the_file() -> None:
+    after, _ = migrate(f'{IMPORT}def f(d, config):\n    n = config.get("n", 3)\n    return DataLoader(d)\n')
+    assert 'config.get("optimize_dataloaders", True)' in after and "'" not in after
+
+
 def test_what_is_read_from_it_has_lines_of_its_own_in_a_call_of_several_lines() -> None:
     text = (
         "def f(d, config):\n    n = config.get('n', 3)\n"
