@@ -97,7 +97,7 @@ def insert_definition(module: Module, offset: int, definition: str) -> tuple[Edi
     ``offset`` must be the start of a line. A separate edit adds the blank lines above the definition. For several
     definitions at the same offset, these edits are equal, so the blank lines are added only once.
     """
-    above = module.text[:offset].replace("\r\n", "\n").replace("\r", "\n")
+    above = module.text[:offset].replace("\r\n", "\n").replace("\r", "\n").replace("\f", "")
     missing = 3 - (len(above) - len(above.rstrip("\n"))) if above.strip() else 0
     lead = module.newline * missing if not module.path.endswith(".ipynb") else ""
     edits = (Edit(offset, offset, lead), Edit(offset, offset, definition.rstrip("\r\n") + module.newline * 3))

@@ -736,6 +736,11 @@ def test_blank_lines_separate_the_function_from_the_code_around_it(comment: str)
     assert after.startswith("SIZE = 1\n\n\ndef identity(x):\n    return x\n\n\nSIZE = 3\n")
 
 
+def test_a_line_with_a_form_feed_counts_as_a_blank_line() -> None:
+    after, _ = migrate("SIZE = 1\n\n\f\ndef load(data):\n    return DataLoader(data, collate_fn=lambda b: b[0])\n")
+    assert after.startswith("SIZE = 1\n\n\f\ndef _collate_fn(b):\n    return b[0]\n\n\ndef load(data):\n")
+
+
 @pytest.mark.parametrize("other", ["", "print(f.__name__)\n"])
 def test_a_default_transform_of_another_file_is_found_and_named(other: str) -> None:
     data = (
