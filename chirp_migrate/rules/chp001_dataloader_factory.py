@@ -107,8 +107,9 @@ class DataLoaderFactory(Rule):
     `config.get('optimize_dataloaders', True)`, but only if the call of `get` provably raises no error. For this proof,
     the rule requires that the configuration is called `config`, `cfg`, `self.config` or `self.cfg`. On every path to
     the loader, the same function or `__init__` must already have called `get` on the configuration, with a string as
-    the key. This earlier call has no default, or the default is a number, None, True or False. No class of the project
-    may define `get` or `__getattr__`, or inherit from a mapping class. No code may assign an attribute `get`.
+    the key. This earlier call has no default, or the default is a number, None, True or False. No code below this call,
+    no comprehension and no lambda may bind the name of the configuration again. No class of the project may define
+    `get` or `__getattr__`, or inherit from a mapping class. No code may assign an attribute `get`.
     """
 
     code = "CHP001"

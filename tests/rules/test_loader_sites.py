@@ -318,6 +318,25 @@ def test_a_call_pins_as_it_said(pinned: str, method: str) -> None:
         ("def f(d, config=None):\n    x = LOADER\n    return x, config.get('n')", False),
         ("def f(d, config):\n    n = config.get('n')\n    config = None\n    return LOADER", False),
         ("n = config.get('n')\nx = LOADER", False),
+        ("def f(d, config):\n    n = config.get('n')\n    return [LOADER for d in config]", True),
+        ("def f(d, config):\n    n = config.get('n')\n    return [LOADER for config in d]", False),
+        ("def f(d, config):\n    n = config.get('n')\n    return lambda config: LOADER", False),
+        ("def f(d, config):\n    n = config.get('n')\n    g = lambda: LOADER\n    config = 3\n    return g()", False),
+        ("def f(d, config):\n    n = config.get('n')\n    for e in d:\n        LOADER\n        config = e", False),
+        ("def f(d, config):\n    n = config.get('n')\n    config, e = d\n    return LOADER", False),
+        ("def f(d, config):\n    config = config or {}\n    n = config.get('n')\n    return LOADER", True),
+        ("def f(d, config):\n    config = config.get('n')\n    return LOADER", False),
+        ("def f(d, config):\n    if config := config.get('n'):\n        return LOADER", False),
+        ("def f(d, config):\n    for config in config.get('n'):\n        return LOADER", False),
+        ("def f(d, config):\n    with config.get('n') as config:\n        return LOADER", False),
+        ("def f(d, configs):\n    for config in configs:\n        n = config.get('n')\n        LOADER", True),
+        ("def f(d, config):\n    n = config.get('n')\n    match d:\n        case config:\n            LOADER", False),
+        ("def f(d, config):\n    n = config.get('n')\n    import config\n    return LOADER", False),
+        (
+            "def f(d, config):\n    def g():\n        nonlocal config\n        config = 3\n"
+            "    n = config.get('n')\n    g()\n    return LOADER",
+            False,
+        ),
     ],
 )
 def test_a_configuration_is_read_where_it_surely_was_read_before(text: str, read: bool) -> None:
@@ -386,6 +405,7 @@ def test_a_project_may_have_a_get_of_its_own_that_refuses_a_key(other: str, read
         ("self.config = config\n        if config:\n            self.n = self.config.get('n')", "", False),
         ("self.config = config", "self.config.get('n')", True),
         ("self.config = config\n        self.n = self.config.get('n')", "self.config = None", False),
+        ("self.config = config\n        self.n = self.config.get('n')", "self.config, e = d", False),
     ],
 )
 def test_a_configuration_may_have_been_read_by_init(init: str, first: str, read: bool) -> None:

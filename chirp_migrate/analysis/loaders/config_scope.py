@@ -16,6 +16,7 @@ from chirp_migrate.syntax.queries import (
     is_name,
     methods_of,
 )
+from chirp_migrate.syntax.scopes import Variable
 
 _CONFIG_NAMES = ("config", "cfg")
 #: Nodes whose code may not run although the surrounding code runs.
@@ -78,28 +79,63 @@ def _is_read_in_init(module: Module, function: cst.FunctionDef, owner: cst.Class
     init = methods_of(owner).get("__init__")
     if init is None or init is function:
         return False
-    targets = (one for one in find_nodes(owner, cst.AssignTarget) if dotted_source(one.target) == attribute)
-    is_only = all(module.enclosing_function(target) is init for target in targets)
+    is_only = all(module.enclosing_function(one) is init for one in _bindings_of_attribute(owner, attribute))
     return is_only and _get_is_always_called(module, init, attribute, init.body, module.span(init)[1])
 
 
 def _get_is_always_called(module: Module, function: cst.FunctionDef, mapping: str, node: cst.CSTNode, end: int) -> bool:
     """Return whether ``function`` has always called ``get`` on ``mapping`` when the program reaches ``node``.
 
-    The call must be above the offset ``end``, and no code between the call and ``end`` may rebind the mapping.
+    The call must be above the offset ``end``. No code below the call may rebind the mapping, because such code may run
+    before ``node``, for example in a loop. No inner function may rebind the mapping. At ``node``, the mapping must be
+    the same variable as in the call, and not a variable of a comprehension or a parameter of a lambda.
     """
     reads = [one for one in module.once(_get_calls, function) if _is_get_call(one, mapping)]
-    if not reads:
+    name = mapping.partition(".")[0]
+    variable = module.scopes.lookup(name, node) if reads else None
+    bindings = [] if variable is None else [one.node for one in variable.bindings]
+    if variable is None or any(module.enclosing_function(one) not in (None, variable.scope.node) for one in bindings):
         return False
-    targets = ((one, one.target if isinstance(one, cst.Del) else bound_target(one)) for one in walk_code(function.body))
-    bound = [module.span(one)[0] for one, target in targets if target is not None and dotted_source(target) == mapping]
+    if name != mapping:
+        bindings += _bindings_of_attribute(function, mapping)
+    last = max((_end_of_binding(module, one) for one in bindings), default=0)
     around = {node, *module.ancestors(node)}
     return any(
-        module.span(read)[1] <= end
-        and not any(module.span(read)[0] < place < end for place in bound)
+        last <= module.span(read)[0] < module.span(read)[1] <= end
+        and _is_same_variable(module.scopes.lookup(name, read), variable)
         and _always_runs_with(module, read, around)
         for read in reads
     )
+
+
+def _end_of_binding(module: Module, node: cst.CSTNode) -> int:
+    """Return the offset from which a binding applies.
+
+    For example, ``config.get`` in ``config = config.get('data')`` still reads the old value.
+    """
+    for one in () if isinstance(node, cst.Param) else (node, *module.ancestors(node)):
+        if isinstance(one, cst.BaseSmallStatement):
+            return module.span(one)[1]
+        body = getattr(one, "body", None)
+        if isinstance(body, cst.BaseSuite):
+            return module.span(body)[0]
+    return module.span(node)[0]
+
+
+def _is_same_variable(one: Variable | None, other: Variable) -> bool:
+    return one is not None and one.scope is other.scope
+
+
+def _bindings_of_attribute(definition: cst.FunctionDef | cst.ClassDef, attribute: str) -> list[cst.CSTNode]:
+    """Return the code in a function or class that binds or deletes an attribute, such as ``self.config``."""
+    targets = (
+        (one, one.target if isinstance(one, cst.Del) else bound_target(one)) for one in walk_code(definition.body)
+    )
+    return [
+        one
+        for one, target in targets
+        if target is not None and any(dotted_source(part) == attribute for part in find_nodes(target, cst.Attribute))
+    ]
 
 
 def _get_calls(module: Module, function: cst.FunctionDef) -> list[cst.Call]:
