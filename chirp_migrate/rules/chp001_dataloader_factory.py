@@ -108,8 +108,10 @@ class DataLoaderFactory(Rule):
     the rule requires that the configuration is called `config`, `cfg`, `self.config` or `self.cfg`. On every path to
     the loader, the same function or `__init__` must already have called `get` on the configuration, with a string as
     the key. This earlier call has no default, or the default is a number, None, True or False. No code below this call,
-    no comprehension and no lambda may bind the name of the configuration again. No class of the project may define
-    `get` or `__getattr__`, or inherit from a mapping class. No code may assign an attribute `get`.
+    no comprehension and no lambda may bind the name of the configuration again. If the call is in `__init__`, the class
+    has no base and no subclass in the project, and no code outside of the class assigns an attribute `config`. No class
+    of the project may define `get` or `__getattr__`, or inherit from a mapping class. No code may assign an attribute
+    `get`.
     """
 
     code = "CHP001"

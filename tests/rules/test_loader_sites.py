@@ -416,6 +416,24 @@ def test_a_configuration_may_have_been_read_by_init(init: str, first: str, read:
     assert ("optimize=self.config.get('optimize_dataloaders', True)" in after) is read
 
 
+@pytest.mark.parametrize(
+    ("other", "read"),
+    [
+        ("class Child: ...\nargs.config = None", False),
+        ("class Child(Trainer):\n    def __init__(self, path):\n        self.config = path", False),
+        ("class Child(Other):\n    def __init__(self, path):\n        self.config = path", True),
+        ("print(trainer.config)", True),
+    ],
+)
+def test_other_code_may_replace_a_configuration_that_init_read(other: str, read: bool) -> None:
+    text = (
+        f"{IMPORT}class Trainer:\n    def __init__(self, config):\n        self.config = config\n"
+        "        self.n = self.config.get('n')\n\n    def loader(self, d):\n        return DataLoader(d)\n"
+    )
+    after, _ = migrate(text, other=other)
+    assert ("optimize=self.config.get('optimize_dataloaders', True)" in after) is read
+
+
 def test_a_class_that_is_only_called_later_is_the_factorys_method() -> None:
     after, _ = migrate(
         """

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import libcst as cst
 
+from chirp_migrate.analysis.dataflow.attribute_writes import may_be_assigned_outside_class
+from chirp_migrate.analysis.dataflow.related_classes import has_bases_or_subclasses
 from chirp_migrate.syntax.gaps import TO_STRING_OF_SETATTR
 from chirp_migrate.syntax.module import Module, find_nodes, walk_code
 from chirp_migrate.syntax.name_uses import find_aliases, find_subclasses
@@ -56,7 +58,11 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
         attribute = f"self.{name}"
         if owner is not None and (
             _get_is_always_called(module, function, attribute, node, end)
-            or _is_read_in_init(module, function, owner, attribute)
+            or (
+                not has_bases_or_subclasses(module, project, owner)
+                and not may_be_assigned_outside_class(project, name)
+                and _is_read_in_init(module, function, owner, attribute)
+            )
         ):
             return attribute
         if _get_is_always_called(module, function, name, node, end):
@@ -75,7 +81,10 @@ def _has_own_get(project: Project) -> bool:
 
 
 def _is_read_in_init(module: Module, function: cst.FunctionDef, owner: cst.ClassDef, attribute: str) -> bool:
-    """Return whether ``__init__`` always calls ``get`` on an attribute, and no other method assigns the attribute."""
+    """Return whether ``__init__`` always calls ``get`` on an attribute, and no other method assigns the attribute.
+
+    The class must have no base and no subclass in the project, because their methods may assign the attribute.
+    """
     init = methods_of(owner).get("__init__")
     if init is None or init is function:
         return False
