@@ -324,6 +324,16 @@ def test_a_call_pins_as_it_said(pinned: str, method: str) -> None:
         ("def f(d, config):\n    n = config.get('n')\n    g = lambda: LOADER\n    config = 3\n    return g()", False),
         ("def f(d, config):\n    n = config.get('n')\n    for e in d:\n        LOADER\n        config = e", False),
         ("def f(d, config):\n    n = config.get('n')\n    config, e = d\n    return LOADER", False),
+        ("def f(d, config):\n    n = max(3, int(config.get('n', 3)) + 1)\n    return LOADER", True),
+        (
+            "def f(d, config):\n    if d:\n        n = 3\n    elif config.get('n'):\n        n = 4\n    return LOADER",
+            False,
+        ),
+        ("def f(d, config):\n    match d:\n        case 3 if config.get('n'):\n            d = 4\n    LOADER", False),
+        ("def f(d, config):\n    assert config.get('n'), d\n    return LOADER", True),
+        ("def f(d, config):\n    assert d, config.get('n')\n    return LOADER", False),
+        ("def f(d, config):\n    n = 0 < config.get('n') < d\n    return LOADER", True),
+        ("def f(d, config):\n    n = 0 < d < config.get('n')\n    return LOADER", False),
         ("def f(d, config):\n    config = config or {}\n    n = config.get('n')\n    return LOADER", True),
         ("def f(d, config):\n    config = config.get('n')\n    return LOADER", False),
         ("def f(d, config):\n    if config := config.get('n'):\n        return LOADER", False),
@@ -406,6 +416,7 @@ def test_a_project_may_have_a_get_of_its_own_that_refuses_a_key(other: str, read
         ("self.config = config", "self.config.get('n')", True),
         ("self.config = config\n        self.n = self.config.get('n')", "self.config = None", False),
         ("self.config = config\n        self.n = self.config.get('n')", "self.config, e = d", False),
+        ("pass\n\n    @property\n    def config(self):\n        pass", "self.config.get('n')", False),
     ],
 )
 def test_a_configuration_may_have_been_read_by_init(init: str, first: str, read: bool) -> None:

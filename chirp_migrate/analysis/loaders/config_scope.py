@@ -21,8 +21,15 @@ from chirp_migrate.syntax.queries import (
 from chirp_migrate.syntax.scopes import Variable
 
 _CONFIG_NAMES = ("config", "cfg")
-#: Nodes whose code may not run although the surrounding code runs.
-_PERHAPS = (cst.IndentedBlock, cst.SimpleStatementSuite, cst.FunctionDef, cst.Lambda, cst.BaseComp)
+#: Nodes that evaluate all their parts, except blocks.
+_EVALUATES_ALL = (
+    *(cst.Arg, cst.Attribute, cst.Await, cst.BinaryOperation, cst.Call, cst.ComparisonTarget, cst.ConcatenatedString),
+    *(cst.Dict, cst.DictElement, cst.Element, cst.FormattedString, cst.FormattedStringExpression, cst.List, cst.Set),
+    *(cst.NamedExpr, cst.StarredDictElement, cst.StarredElement, cst.Tuple, cst.UnaryOperation),
+    *(cst.Index, cst.Slice, cst.Subscript, cst.SubscriptElement),
+    *(cst.AnnAssign, cst.Assign, cst.AugAssign, cst.Expr, cst.Return, cst.SimpleStatementLine),
+    *(cst.For, cst.With, cst.WithItem),
+)
 #: Mapping classes whose `get` may call the `__getitem__` of a subclass.
 _MAPPINGS = frozenset(
     ["ChainMap", "DefaultDict", "Dict", "Mapping", "MutableMapping", "OrderedDict", "UserDict", "defaultdict", "dict"]
@@ -56,12 +63,16 @@ def config_expression(module: Module, project: Project, node: cst.CSTNode) -> st
     owner = module.enclosing_class(node) if next(iter(function_parameters(function)), "") == "self" else None
     for name in _CONFIG_NAMES:
         attribute = f"self.{name}"
-        if owner is not None and (
-            _get_is_always_called(module, function, attribute, node, end)
-            or (
-                not has_bases_or_subclasses(module, project, owner)
-                and not may_be_assigned_outside_class(project, name)
-                and _is_read_in_init(module, function, owner, attribute)
+        if (
+            owner is not None
+            and name not in methods_of(owner)
+            and (
+                _get_is_always_called(module, function, attribute, node, end)
+                or (
+                    not has_bases_or_subclasses(module, project, owner)
+                    and not may_be_assigned_outside_class(project, name)
+                    and _is_read_in_init(module, function, owner, attribute)
+                )
             )
         ):
             return attribute
@@ -176,9 +187,15 @@ def _always_runs_with(module: Module, node: cst.CSTNode, around: set[cst.CSTNode
         if ancestor in around:
             return True
         match ancestor:
-            case cst.IfExp(test=first) | cst.BooleanOperation(left=first) if first is not node:
-                return False
-        if isinstance(ancestor, _PERHAPS):
+            case cst.IfExp(test=first) | cst.If(test=first) | cst.While(test=first) | cst.Assert(test=first):
+                is_evaluated = first is node
+            case cst.BooleanOperation(left=first):
+                is_evaluated = first is node
+            case cst.Comparison(left=first, comparisons=[second, *_]):
+                is_evaluated = first is node or second is node
+            case _:
+                is_evaluated = isinstance(ancestor, _EVALUATES_ALL)
+        if not is_evaluated:
             return False
         node = ancestor
     return False
