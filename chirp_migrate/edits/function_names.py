@@ -10,11 +10,10 @@ import re
 
 import libcst as cst
 
-from chirp_migrate.edits.movability import enclosing_function_name
+from chirp_migrate.edits.movability import enclosing_function_name, snake_case
 from chirp_migrate.syntax.module import Module, walk_code
 from chirp_migrate.syntax.queries import function_parameters, is_integer, is_name
 
-_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 #: Verbs for lambdas that are passed to an argument or variable with a vague name. The verb describes the usual purpose
 #: of such an argument or variable.
 _VAGUE_VERBS: dict[re.Pattern[str], str] = {
@@ -109,7 +108,7 @@ def _name_for_expression(body: cst.BaseExpression, function: cst.Lambda) -> str 
         case cst.Call():
             return _name_from_call(body, function)
         case cst.Attribute(attr=cst.Name(value=name)):
-            return f"get_{_snake_case(name)}"
+            return f"get_{snake_case(name)}"
         case cst.Subscript(slice=[cst.SubscriptElement(slice=cst.Index(value=key))]):
             text = key.raw_value if isinstance(key, cst.SimpleString) else ""
             return f"get_{text}" if text.isidentifier() else "select"
@@ -144,7 +143,7 @@ def _name_from_call(call: cst.Call, function: cst.Lambda) -> str | None:
         return f"to_{last.value}" if isinstance(last, cst.Name) else "move"
     if name in _MADE:
         return _MADE[name]
-    named = _snake_case(name).strip("_")
+    named = snake_case(name).strip("_")
     if name in function_parameters(function) or _vague_verb(named) is not None:
         return None
     if _TOOL.fullmatch(named) is not None and named not in _VERBS:
@@ -167,7 +166,9 @@ def _name_from_arithmetic(body: cst.BinaryOperation, function: cst.Lambda) -> st
     if isinstance(body.operator, cst.Add):
         return "add" if left and right else _verb_with_object("add", body.right if left else body.left)
     if isinstance(body.operator, cst.Subtract):
-        return "invert" if not left else "subtract" if right else _verb_with_object("subtract", body.right)
+        if right:
+            return "subtract" if left else "invert"
+        return _verb_with_object("subtract", body.right)
     return next((name for kind, name in _OPERATIONS if isinstance(body.operator, kind)), None)
 
 
@@ -185,9 +186,5 @@ def _verb_with_object(verb: str, node: cst.BaseExpression) -> str:
         case cst.Integer(value=value) if value.isdigit():
             return f"{verb}_{value}"
         case cst.Name(value=name) | cst.Attribute(attr=cst.Name(value=name)) if len(name) > 2:
-            return f"{verb}_{_snake_case(name).strip('_')}"
+            return f"{verb}_{snake_case(name).strip('_')}"
     return "shift"
-
-
-def _snake_case(name: str) -> str:
-    return _CAMEL.sub("_", name).lower()

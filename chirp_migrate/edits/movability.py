@@ -46,6 +46,7 @@ _DECORATORS = re.compile(
     r"builtins\.(property|staticmethod|classmethod)|functools\.(cached_property|wraps)|(abc|typing|typing_extensions)\..+"
     r"|torch\.(no_grad|enable_grad|inference_mode|jit\.(ignore|unused|export))|.+\.(setter|getter|deleter)"
 )
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _CONSTANTS = (cst.Integer, cst.Float, cst.Imaginary, cst.SimpleString, cst.ConcatenatedString, cst.Ellipsis)
 
 
@@ -306,12 +307,18 @@ def _check_names_are_defined(module: Module, project: Project, expression: cst.B
 def enclosing_function_name(module: Module, node: cst.CSTNode) -> str:
     """Return the name of the function around a node, from which rewrites build names for moved definitions.
 
-    For a method whose name begins with two underscores, such as ``__init__``, return the name of its class instead.
+    For a method whose name begins with two underscores, such as ``__init__``, return the name of its class instead, in
+    lower case.
     """
     function = module.enclosing_function(node)
     name = function.name.value if function is not None else ""
     owner = module.enclosing_class(function) if function is not None else None
-    return (owner.name.value if owner is not None and name.startswith("__") else name).strip("_")
+    return (snake_case(owner.name.value) if owner is not None and name.startswith("__") else name).strip("_")
+
+
+def snake_case(name: str) -> str:
+    """Return a name such as ``BirdSet`` as ``bird_set``."""
+    return _CAMEL.sub("_", name).lower()
 
 
 def is_unused_outside_scope(module: Module, project: Project, name: str, scope: Scope) -> bool:

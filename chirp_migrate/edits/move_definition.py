@@ -97,7 +97,7 @@ def insert_definition(module: Module, offset: int, definition: str) -> tuple[Edi
     ``offset`` must be the start of a line. A separate edit adds the blank lines above the definition. For several
     definitions at the same offset, these edits are equal, so the blank lines are added only once.
     """
-    above = module.text[:offset].replace("\r\n", "\n").replace("\r", "\n")
+    above = module.text[:offset].replace("\r\n", "\n").replace("\r", "\n").replace("\f", "")
     missing = 3 - (len(above) - len(above.rstrip("\n"))) if above.strip() else 0
     lead = module.newline * missing if not module.path.endswith(".ipynb") else ""
     edits = (Edit(offset, offset, lead), Edit(offset, offset, definition.rstrip("\r\n") + module.newline * 3))
@@ -256,7 +256,9 @@ def insert_lines_after_docstring(
     first = body[1] if is_docstring(body[0]) and len(body) > 1 else body[0]
     if not isinstance(node.body, cst.IndentedBlock):
         start = module.span(first)[0]
-        yield Edit(start, start, "".join(f"{line}; " for line in lines))
+        before = len(module.text[:start].rstrip(" \t"))
+        inner = module.newline + indent + module.tree.default_indent
+        yield Edit(before, start, "".join(f"{inner}{line}" for line in (*lines, "")))
         return
     offset = module.line_start(module.statement_start(first))
     old = module.indentation(offset)

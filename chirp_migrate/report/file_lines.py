@@ -8,10 +8,11 @@ notebook are the lines of its code cells.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from difflib import SequenceMatcher
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import groupby, takewhile
 from typing import TYPE_CHECKING
 
@@ -33,6 +34,7 @@ FOLLOWS = 0
 #: Number of unchanged lines to show above and below a change.
 _CONTEXT = 3
 _CODE = (".py", ".ipynb")
+_FIRST_WORD = re.compile(r"\W*\w+")
 
 _REST = frozenset({FOLLOWS})
 _NOBODY: frozenset[int] = frozenset()
@@ -121,18 +123,30 @@ class FileLines:
         If a hunk rewrote the line of the finding, the result has the number of the most similar line that this hunk
         added.
         """
-        place = finding.cell, finding.line
+        new = self._new_place((finding.cell, finding.line), finding.hunk)
+        return finding if new is None else replace(finding, cell=new[0], line=new[1])
+
+    def new_line(self, line: int) -> int:
+        """Return the number of a line of a Python file after the changes.
+
+        If a hunk rewrote the line, the result is the number of the most similar line that this hunk added.
+        """
+        new = self._new_place((None, line), None)
+        return line if new is None else new[1]
+
+    def _new_place(self, place: _Place, hunk: int | None) -> _Place | None:
         at = next((n for n, line in enumerate(self._lines) if self._old.place(line.before) == place), None)
         if at is None:
-            return finding
+            return None
         number = self._lines[at].after
         if number is None:
-            number = self._most_similar(at, finding.hunk) or self._next_after(at)
-        new = self._new.place(number)
-        return finding if new is None else replace(finding, cell=new[0], line=new[1])
+            number = self._most_similar(at, hunk) or self._next_after(at)
+        return self._new.place(number)
 
     def _most_similar(self, at: int, hunk: int | None) -> int | None:
         """Return the number of the added line that is most similar to a removed line; None without an added line.
+
+        Lines that begin with the same word count first if no unchanged line is between them and the removed line.
 
         Args:
             at: position of the removed line in the diff of the file.
@@ -148,7 +162,14 @@ class FileLines:
             begin = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(removed, text, strict=False)))
             return begin, SequenceMatcher(None, removed, text, autojunk=False).ratio(), -abs(n - at)
 
-        return self._lines[max(added, key=likeness)].after if added else None
+        word = _FIRST_WORD.match(removed)
+        near = [
+            n
+            for n in added
+            if all(line.sign != " " for line in self._lines[min(n, at) : max(n, at)])
+            and (word is None or likeness(n)[0] >= word.end())
+        ]
+        return self._lines[max(near or added, key=likeness)].after if added else None
 
     def _next_after(self, at: int) -> int | None:
         """Return the new line number of the next line of the diff that was not removed.
@@ -196,17 +217,20 @@ class FileLines:
 
 
 def update_finding_lines(files: Iterable[FilePlan], findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings with their line numbers after the changes of ``files``."""
+    """Return the findings, and the reasons of their gains, with their line numbers after the changes of ``files``."""
     rewritten = {file.path: file for file in files if file.before is not None}
-    known: dict[str, FileLines] = {}
+
+    @cache
+    def lines_of(path: str) -> FileLines | None:
+        return FileLines(rewritten[path]) if path in rewritten else None
+
     found: list[Finding] = []
     for finding in findings:
-        file = rewritten.get(finding.path)
-        if file is not None:
-            if file.path not in known:
-                known[file.path] = FileLines(file)
-            finding = known[file.path].with_new_line(finding)
-        found.append(finding)
+        own, gain = lines_of(finding.path), finding.gain
+        reason = None if gain is None else lines_of(gain.path)
+        if gain is not None and reason is not None:
+            finding = replace(finding, gain=replace(gain, line=reason.new_line(gain.line)))
+        found.append(finding if own is None else own.with_new_line(finding))
     return found
 
 

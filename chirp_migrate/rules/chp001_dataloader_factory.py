@@ -107,8 +107,11 @@ class DataLoaderFactory(Rule):
     `config.get('optimize_dataloaders', True)`, but only if the call of `get` provably raises no error. For this proof,
     the rule requires that the configuration is called `config`, `cfg`, `self.config` or `self.cfg`. On every path to
     the loader, the same function or `__init__` must already have called `get` on the configuration, with a string as
-    the key. This earlier call has no default, or the default is a number, None, True or False. No class of the project
-    may define `get` or `__getattr__`, or inherit from a mapping class. No code may assign an attribute `get`.
+    the key. This earlier call has no default, or the default is a number, None, True or False. No code below this call,
+    no comprehension and no lambda may bind the name of the configuration again. If the call is in `__init__`, the class
+    has no base and no subclass in the project, and no code outside of the class assigns an attribute `config`. No class
+    of the project may define `get` or `__getattr__`, or inherit from a mapping class. No code may assign an attribute
+    `get`.
     """
 
     code = "CHP001"
@@ -298,6 +301,7 @@ def _rewrite_call(module: Module, project: Project, call: cst.Call, *, by_role: 
             change.name(position, name)
     config = None if is_in_fstring(module, call) else config_expression(module, project, call)
     if config is not None:
-        change.add(f"optimize={config}.get('optimize_dataloaders', True)")
-        change.add(f"benchmark={config}.get('benchmark_performance', False)")
+        quote = max("'", '"', key=lambda one: module.text.count(f".get({one}"))
+        change.add(f"optimize={config}.get({quote}optimize_dataloaders{quote}, True)")
+        change.add(f"benchmark={config}.get({quote}benchmark_performance{quote}, False)")
     return RuleMatch(offset, message, change.edits())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from chirp_migrate.analysis.objects.abstract_objects import CreationPlace
+from chirp_migrate.analysis.objects.pickled import find_unpicklable_objects
 from chirp_migrate.rules.api import Module, Project
 from chirp_migrate.rules.chp006_local_dataset_class import LocalDatasetClass
 from chirp_migrate.rules.chp007_lambda import PicklableFunction
@@ -15,7 +16,9 @@ def is_moved_by_rule(project: Project, place: CreationPlace) -> bool:
     The result is also True if the rule has already moved the code.
     """
     module = project.module(place.path)
-    return getattr(place.node, "lineno", 0) not in module.once(_unmoved_lines, project)
+    unmoved = module.once(_unmoved_lines, project)
+    remaining = find_unpicklable_objects(project).remaining_nodes(module, [place.node])
+    return all(module.position(offset)[0] not in unmoved for offset, _ in remaining)
 
 
 def _unmoved_lines(module: Module, project: Project) -> frozenset[int]:

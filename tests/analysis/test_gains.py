@@ -1157,3 +1157,34 @@ def test_a_loader_and_the_copies_of_its_batches_are_one_hunk(tmp_path: Path) -> 
     root = write_files(tmp_path / "mine", {"data.py": PICTURES, "train.py": text})
     done = run("review", "--plan", tmp_path / "plan.json", root, answers="n\n")
     assert "1 hunk to decide" in done.stdout and "0 accepted, 1 refused" in done.stdout
+
+
+def test_the_gain_of_a_loader_does_not_depend_on_the_loaders_before_it(tmp_path: Path) -> None:
+    head = f"{HEAD}from data import Pictures\n\nclass Trainer:\n    def __init__(self, first, second):\n"
+    text = f"{head}        self.first, self.second = first, second\n"
+    for name in ("first", "second"):
+        text += f"    def load_{name}(self):\n        return DataLoader(self.{name}, batch_size=4)\n"
+    text += 'print("Trainer")\ntrainer = Trainer(Pictures([]), Pictures([]))\n'
+    text += "print(*trainer.load_first(), *trainer.load_second())\n"
+    assert gains(tmp_path, train=text) == [AT_RUN_TIME, AT_RUN_TIME]
+
+
+def test_workers_stay_unpicklable_if_only_some_objects_move(tmp_path: Path) -> None:
+    text = f"""{HEAD}
+def make(names):
+    class Local(IterableDataset):
+        def __init__(self, transform=None):
+            self.transform = transform or (lambda x: x)
+
+        def __iter__(self):
+            return map(self.transform, names)
+
+    return Local
+
+
+print(*DataLoader(make("ab")(), batch_size=4, num_workers=2))
+"""
+    assert gains(tmp_path, train=text) == [NOTHING]
+    (moved,) = loaders(tmp_path / "project", rule="CHP007")
+    assert (moved["status"], moved["gain"]["kind"]) == ("rewrite", "picklable-workers")
+    assert moved["gain"]["why"] == "a loader pickles this object for workers that start without `fork`"

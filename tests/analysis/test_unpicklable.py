@@ -239,3 +239,15 @@ def test_what_other_rules_rewrite_beside_it_does_not_matter() -> None:
     assert "create_loader" in after
     (found,) = (one for one in findings if one.rule == "CHP007")
     assert found.status is FindingStatus.REPORT and (HEAD + program).splitlines()[found.line - 1].count("lambda") == 1
+
+
+def test_a_moved_function_is_not_reported_in_a_file_without_loaders() -> None:
+    function = "    def collate(batch):\n        return torch.tensor(batch) * value\n"
+    wrapper = "class Collator:\n    def __init__(self, fn=None):\n        self.fn = fn\n"
+    collate = f"import torch\n\n\ndef make(value):\n{function}\n    return collate\n\n\n{wrapper}"
+    loader = "DataLoader([1], 2, collate_fn=make(2), num_workers=2)\n"
+    train = f"from collates import make\nfrom torch.utils.data import DataLoader\n\n{loader}"
+    project = Project({"collates.py": collate, "train.py": train})
+    after, findings = rewrite_text("collates.py", collate, project)
+    assert "def _collate(value, /, batch):" in after
+    assert [(one.rule, one.status) for one in findings] == [("CHP012", FindingStatus.REWRITE)]

@@ -71,6 +71,32 @@ def test_after_apply_the_lines_are_those_of_the_new_file(project: Path) -> None:
     assert places(printed, "CHP012") == lines_with(after, "def _collate")
 
 
+def test_after_apply_the_reason_of_a_gain_has_its_line_in_the_new_file(project: Path) -> None:
+    printed = " ".join(run("apply", "-v", project).stdout.split())
+    after = (project / "train.py").read_text()
+    first, second = lines_with(after, "return OptimalDataLoaderFactory")
+    found = re.findall(r"train\.py:(\d+)\)", printed)
+    assert [int(line) for line in found] == [first, *lines_with(after, "def _collate"), second]
+
+
+def test_each_call_is_listed_at_its_own_line_if_one_hunk_rewrites_all_calls(tmp_path: Path) -> None:
+    build = "        return DataLoader(data, 3, collate_fn=collate, num_workers=1)\n"
+    bodies = (
+        "def double(x): return 2 * x\n        def collate(batch): return [double(x) for x in batch]",
+        "import math\n        def collate(batch): return [math.floor(x) for x in batch]",
+        "class Twice:\n            pass\n        def collate(batch): return [Twice() for x in batch]",
+    )
+    methods = "".join(f"    def load_{n}(self, data):\n        {body}\n{build}" for n, body in enumerate(bodies))
+    program = f"from torch.utils.data import DataLoader\n\n\nclass Loaders:\n{methods}\nloaders = Loaders()\n"
+    program += "print(*loaders.load_0([1]), *loaders.load_1([1]), *loaders.load_2([1]))\n"
+    style = "[tool.black]\nline-length = 120\n"
+    project = write_files(tmp_path / "project", {"train.py": program, "pyproject.toml": style})
+    printed = run("apply", "--all-loaders", "-v", project).stdout
+    after = (project / "train.py").read_text()
+    found = re.findall(r"^(\d+) CHP001", printed, re.MULTILINE)
+    assert [int(line) for line in found] == lines_with(after, "return OptimalDataLoader")
+
+
 def test_every_likely_bug_is_shown_in_full(project: Path) -> None:
     for command in ("plan", "apply"):
         printed = run(command, project).stdout

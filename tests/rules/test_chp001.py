@@ -318,11 +318,45 @@ def test_a_call_pins_as_it_said(pinned: str, method: str) -> None:
         ("def f(d, config=None):\n    x = LOADER\n    return x, config.get('n')", False),
         ("def f(d, config):\n    n = config.get('n')\n    config = None\n    return LOADER", False),
         ("n = config.get('n')\nx = LOADER", False),
+        ("def f(d, config):\n    n = config.get('n')\n    return [LOADER for d in config]", True),
+        ("def f(d, config):\n    n = config.get('n')\n    return [LOADER for config in d]", False),
+        ("def f(d, config):\n    n = config.get('n')\n    return lambda config: LOADER", False),
+        ("def f(d, config):\n    n = config.get('n')\n    g = lambda: LOADER\n    config = 3\n    return g()", False),
+        ("def f(d, config):\n    n = config.get('n')\n    for e in d:\n        LOADER\n        config = e", False),
+        ("def f(d, config):\n    n = config.get('n')\n    config, e = d\n    return LOADER", False),
+        ("def f(d, config):\n    n = max(3, int(config.get('n', 3)) + 1)\n    return LOADER", True),
+        (
+            "def f(d, config):\n    if d:\n        n = 3\n    elif config.get('n'):\n        n = 4\n    return LOADER",
+            False,
+        ),
+        ("def f(d, config):\n    match d:\n        case 3 if config.get('n'):\n            d = 4\n    LOADER", False),
+        ("def f(d, config):\n    assert config.get('n'), d\n    return LOADER", True),
+        ("def f(d, config):\n    assert d, config.get('n')\n    return LOADER", False),
+        ("def f(d, config):\n    n = 0 < config.get('n') < d\n    return LOADER", True),
+        ("def f(d, config):\n    n = 0 < d < config.get('n')\n    return LOADER", False),
+        ("def f(d, config):\n    config = config or {}\n    n = config.get('n')\n    return LOADER", True),
+        ("def f(d, config):\n    config = config.get('n')\n    return LOADER", False),
+        ("def f(d, config):\n    if config := config.get('n'):\n        return LOADER", False),
+        ("def f(d, config):\n    for config in config.get('n'):\n        return LOADER", False),
+        ("def f(d, config):\n    with config.get('n') as config:\n        return LOADER", False),
+        ("def f(d, configs):\n    for config in configs:\n        n = config.get('n')\n        LOADER", True),
+        ("def f(d, config):\n    n = config.get('n')\n    match d:\n        case config:\n            LOADER", False),
+        ("def f(d, config):\n    n = config.get('n')\n    import config\n    return LOADER", False),
+        (
+            "def f(d, config):\n    def g():\n        nonlocal config\n        config = 3\n"
+            "    n = config.get('n')\n    g()\n    return LOADER",
+            False,
+        ),
     ],
 )
 def test_a_configuration_is_read_where_it_surely_was_read_before(text: str, read: bool) -> None:
     after, _ = migrate(f"{IMPORT}{text.replace('LOADER', 'DataLoader(d)')}\n")
     assert ("optimize=config.get('optimize_dataloaders', True)" in after) is read
+
+
+def test_settings_are_read_with_the_quotes_of_the_file() -> None:
+    after, _ = migrate(f'{IMPORT}def f(d, config):\n    n = config.get("n", 3)\n    return DataLoader(d)\n')
+    assert 'config.get("optimize_dataloaders", True)' in after and "'" not in after
 
 
 def test_what_is_read_from_it_has_lines_of_its_own_in_a_call_of_several_lines() -> None:
@@ -381,6 +415,8 @@ def test_a_project_may_have_a_get_of_its_own_that_refuses_a_key(other: str, read
         ("self.config = config\n        if config:\n            self.n = self.config.get('n')", "", False),
         ("self.config = config", "self.config.get('n')", True),
         ("self.config = config\n        self.n = self.config.get('n')", "self.config = None", False),
+        ("self.config = config\n        self.n = self.config.get('n')", "self.config, e = d", False),
+        ("pass\n\n    @property\n    def config(self):\n        pass", "self.config.get('n')", False),
     ],
 )
 def test_a_configuration_may_have_been_read_by_init(init: str, first: str, read: bool) -> None:
@@ -388,6 +424,24 @@ def test_a_configuration_may_have_been_read_by_init(init: str, first: str, read:
         f"{IMPORT}class Trainer:\n    def __init__(self, config):\n        {init}\n\n"
         f"    def loader(self, d):\n        {first or 'pass'}\n        return DataLoader(d)\n"
     )
+    assert ("optimize=self.config.get('optimize_dataloaders', True)" in after) is read
+
+
+@pytest.mark.parametrize(
+    ("other", "read"),
+    [
+        ("class Child: ...\nargs.config = None", False),
+        ("class Child(Trainer):\n    def __init__(self, path):\n        self.config = path", False),
+        ("class Child(Other):\n    def __init__(self, path):\n        self.config = path", True),
+        ("print(trainer.config)", True),
+    ],
+)
+def test_other_code_may_replace_a_configuration_that_init_read(other: str, read: bool) -> None:
+    text = (
+        f"{IMPORT}class Trainer:\n    def __init__(self, config):\n        self.config = config\n"
+        "        self.n = self.config.get('n')\n\n    def loader(self, d):\n        return DataLoader(d)\n"
+    )
+    after, _ = migrate(text, other=other)
     assert ("optimize=self.config.get('optimize_dataloaders', True)" in after) is read
 
 

@@ -284,9 +284,9 @@ def test_a_method_name_is_free_in_related_classes() -> None:
     """
     other = "from a import Base\nclass More(Base):\n    def _scale(self):\n        return 3\n"
     after, _ = migrate(text, other=other)
-    assert "self.scale = self._Base_scale" in after
+    assert "self.scale = self._base_scale" in after
     assert "self.scale = self._scale" in migrate(text, other=other.replace("(Base)", "(Other)"))[0]
-    assert "self.scale = self._Base_scale" in migrate(text, other="thing._scale = 3\n")[0]
+    assert "self.scale = self._base_scale" in migrate(text, other="thing._scale = 3\n")[0]
 
 
 @pytest.mark.parametrize(
@@ -567,6 +567,7 @@ def test_brackets_that_only_the_lambda_needed_go_with_it(before: str, after: str
         ("x - MEAN", "_subtract_mean"),
         ("config.noise + x", "_add_noise"),
         ("1 - x", "_invert"),
+        ("[y - MEAN for y in x]", "_subtract_mean_each"),
         ("x - x.mean()", "_subtract"),
         ("x ** 2", "_square"),
         ("x % 10", "_take_remainder"),
@@ -733,6 +734,11 @@ def test_a_lambda_of_the_module_becomes_a_function_of_its_name(load: Callable[[s
 def test_blank_lines_separate_the_function_from_the_code_around_it(comment: str) -> None:
     after, _ = migrate(f"SIZE = 1\nidentity = lambda x: x{comment}\nSIZE = 3\n{IDENTITY.partition('x: x')[2]}")
     assert after.startswith("SIZE = 1\n\n\ndef identity(x):\n    return x\n\n\nSIZE = 3\n")
+
+
+def test_a_line_with_a_form_feed_counts_as_a_blank_line() -> None:
+    after, _ = migrate("SIZE = 1\n\n\f\ndef load(data):\n    return DataLoader(data, collate_fn=lambda b: b[0])\n")
+    assert after.startswith("SIZE = 1\n\n\f\ndef _collate_fn(b):\n    return b[0]\n\n\ndef load(data):\n")
 
 
 @pytest.mark.parametrize("other", ["", "print(f.__name__)\n"])

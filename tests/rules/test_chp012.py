@@ -644,3 +644,15 @@ def test_a_key_of_a_dictionary_reads_no_name_of_a_function(other: str, looks: bo
         == looks
         == ("reads an attribute of functions such as `__name__`" in found.message)
     )
+
+
+def test_imports_that_a_function_on_one_line_needs_get_their_own_lines() -> None:
+    after, _ = migrate(
+        """
+        def build(data):
+            import math
+            def collate(batch): return [math.floor(x) for x in batch]
+            return DataLoader(data, collate_fn=collate, num_workers=2)
+        """
+    )
+    assert "def collate(batch):\n    import math\n    return [math.floor(x) for x in batch]\n" in after

@@ -127,6 +127,8 @@ class LoaderGains:
         self._definitions: dict[str, list[_Definition]] = {}
         self._mentions: dict[str, int] = {}
         self._known_alone: dict[CreationPlace, bool] = {}
+        # Later, the analysis itself calls functions (see ``_is_known_for_any_caller``). These calls must not count.
+        self._callers = {place: len(calls) for place, calls in self._run.callers.items()}
         for loader in self._run.loaders:
             self._loaders.setdefault(loader.place.path, {}).setdefault(loader.place.node, []).append(loader)
         for loader, held in objects.held.items():
@@ -227,7 +229,7 @@ class LoaderGains:
         sending = next((one for one in holders if one.sends_to_workers), None)
         if sending is not None:
             return _make_gain(
-                GainKind.PICKLABLE, "after the rewrite, workers can also start without `fork`", sending.place
+                GainKind.PICKLABLE, "a loader pickles this object for workers that start without `fork`", sending.place
             )
         if reads_batches:
             gains = (self._gain_of_place(one.place) for one in holders)
@@ -632,7 +634,7 @@ class LoaderGains:
         for node in around:
             if isinstance(node, _FUNCTIONS) and not _takes_arguments(node):
                 continue
-            if self._count_mentions(node.name) > len(self._run.callers.get(CreationPlace(place.path, node), ())):
+            if self._count_mentions(node.name) > self._callers.get(CreationPlace(place.path, node), 0):
                 if place not in self._known_alone:
                     self._known_alone[place] = self._is_known_for_any_caller(place, around)
                 return self._known_alone[place]

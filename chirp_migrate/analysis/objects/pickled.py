@@ -148,8 +148,7 @@ class UnpicklableObjects:
         self._by_path: dict[str, list[UnpicklableObject]] = {}
         for one in self._found.values():
             self._by_path.setdefault(one.place.path, []).append(one)
-        self._texts = {path: project.text(path) for path in self._by_path}
-        self._read = {path: project.text(path) for path in paths}
+        self._read = {path: project.text(path) for path in {*paths, *self.run.trees}}
 
     def run_for_module(self, path: str) -> AbstractRun:
         """Return a run of the project in which the module at ``path`` has its current text.
@@ -186,7 +185,7 @@ class UnpicklableObjects:
     def _words(self) -> dict[ReportedUnpicklableKind, frozenset[str]]:
         words: dict[ReportedUnpicklableKind, set[str]] = {}
         for path, found in self._by_path.items():
-            tree = syntax_tree(self._texts[path])
+            tree = syntax_tree(self._read[path])
             for one in found:
                 words.setdefault(one.reported_kind, set()).add(_word_around(tree, one.place.node))
         return {reported_kind: frozenset(known) for reported_kind, known in words.items()}
