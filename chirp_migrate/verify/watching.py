@@ -134,25 +134,9 @@ def record_runs(
     """
     watched = RecordedRuns()
     for together in child_starter.concurrent_versions:
-        with ExitStack() as stack:
-
-            def start(side: str, left: Sequence[EntryPoint], stack: ExitStack = stack) -> Child[RunResult]:
-                more = {"api_names": api_names, "twice": run_original_twice and side == "before"}
-                return stack.enter_context(child_starter.prepare_child(side, JobKind.WATCH, left, **more))
-
-            sides = {
-                side: _WatchedVersion(discovery.entry_points, partial(start, side), child_starter.watch_limit_s)
-                for side in together
-            }
-            while not all(version.is_over for version in sides.values()):
-                for version in sides.values():
-                    if not version.is_over:
-                        version.advance()
-                done = min(len(version.found) for version in sides.values())
-                text = "recording what each entry point loads"
-                child_starter.progress(ProgressStep(text, done, len(discovery.entry_points)))
-            for side, version in sides.items():
-                watched.sides[side], watched.api[side] = version.found, version.api
+        versions = _record_versions(child_starter, discovery.entry_points, together, api_names, run_original_twice)
+        for side, version in versions.items():
+            watched.sides[side], watched.api[side] = version.found, version.api
     before, after = watched.sides["before"], watched.sides["after"]
     watched.failing = {label: one.error for label, one in before.items() if one.error}
     for label, one in after.items():
@@ -172,6 +156,39 @@ def record_runs(
                     "error-differs", label, f"{_describe_failure(lost)} before, {_describe_failure(after[label])} after"
                 )
     return watched
+
+
+def record_original_again(child_starter: ChildStarter, entries: Sequence[EntryPoint]) -> dict[str, EntryPointRecord]:
+    """Run entry points briefly before the migration, in a new process, and return the records of those that train.
+
+    The keys of the result are the labels of the entry points.
+    """
+    found = _record_versions(child_starter, entries, ("before",), {}, False)["before"].found
+    return {label: one for label, one in found.items() if not one.error}
+
+
+def _record_versions(
+    child_starter: ChildStarter,
+    entries: Sequence[EntryPoint],
+    together: Sequence[str],
+    api_names: dict[str, list[str]],
+    run_original_twice: bool,
+) -> dict[str, _WatchedVersion]:
+    """Run every entry point briefly in the versions ``together``, at the same time, and record the batches."""
+    with ExitStack() as stack:
+
+        def start(side: str, left: Sequence[EntryPoint]) -> Child[RunResult]:
+            more = {"api_names": api_names, "twice": run_original_twice and side == "before"}
+            return stack.enter_context(child_starter.prepare_child(side, JobKind.WATCH, left, **more))
+
+        sides = {side: _WatchedVersion(entries, partial(start, side), child_starter.watch_limit_s) for side in together}
+        while not all(version.is_over for version in sides.values()):
+            for version in sides.values():
+                if not version.is_over:
+                    version.advance()
+            done = min(len(version.found) for version in sides.values())
+            child_starter.progress(ProgressStep("recording what each entry point loads", done, len(entries)))
+    return sides
 
 
 def _describe_failure(one: EntryPointRecord) -> str:
