@@ -9,6 +9,7 @@ the migrated version must fail with the same error or crash; otherwise, the vers
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from chirp_migrate.verify.timing.process_turns import ChildStarter
 _MOST_DEATHS = 3
 """Largest number of entry points that may crash or hang in one version. If more of them do, ``verify`` stops."""
 _LOOK_S = 0.02
+_LAST_OUTPUT_S = 0.3
 
 
 @dataclass
@@ -93,7 +95,10 @@ class _WatchedVersion:
         except WorkloadFailed as failed:
             self._record_loss(failed)
         for part in self._child.found:
-            self.found[part.name] = msgspec.convert(part.value, EntryPointRecord)
+            one = self.found[part.name] = msgspec.convert(part.value, EntryPointRecord)
+            if one.error and not one.printed:
+                time.sleep(_LAST_OUTPUT_S)
+                one.printed = self._child.last_lines()
             self._left = [entry for entry in self._left if entry.label != part.name]
         self._child.found.clear()
 

@@ -198,6 +198,17 @@ def test_a_program_that_another_process_trains_is_timed_as_a_whole(tmp_path: Pat
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("command", ["verify", "tune"])
+def test_the_message_of_a_script_that_refuses_its_arguments_is_shown(tmp_path: Path, command: str) -> None:
+    before, root = project(tmp_path / "before"), project(tmp_path / "project")
+    options = ("--baseline", before) if command == "verify" else ()
+    result = run(command, root, *options, "--", "python", "train.py", "--lr", "3")
+    assert result.exit_code == 14
+    assert "train.py: error: unrecognized arguments: --lr 3" in result.stderr and "SystemExit: 2" in result.output
+    assert "runner.py" not in result.stderr
+
+
+@pytest.mark.slow
 def test_a_script_that_trains_on_less_is_named(tmp_path: Path) -> None:
     before, after = project(tmp_path / "before"), project(tmp_path / "after", ", drop_last=True")
     result = run("verify", after, "--baseline", before, *QUICK, "--", "python", "train.py", "--epochs", "9")

@@ -109,7 +109,7 @@ def run_child_task(task_type: type[_R], perform: Callable[[_R, ParentConnection]
         parent.send(FailureMessage(str(problem), usage=True))
         return 1
     except UserCodeError as raised:
-        if not isinstance(raised.__cause__, TaskNotPossible):
+        if not isinstance(raised.__cause__, (TaskNotPossible, SystemExit)):
             traceback.print_exception(raised.__cause__)
         parent.send(FailureMessage(str(raised)))
         return 1
