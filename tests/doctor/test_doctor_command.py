@@ -149,6 +149,16 @@ def test_a_thread_that_loads_ahead_does_not_keep_a_script_from_its_end(tmp_path:
 
 
 @pytest.mark.slow
+def test_a_training_call_may_parse_its_arguments(tmp_path: Path) -> None:
+    train = STREAM.format(epochs=2, workers=0, end="").replace(
+        "    model =", "    ArgumentParser().parse_args()\n    model ="
+    )
+    calls = "import train\n\ndef workload(sizes):\n    return {'main': train.main}\n"
+    files = {"train.py": f"from argparse import ArgumentParser\n{train}", "chirp_verify.py": calls}
+    result = run("doctor", write_files(tmp_path / "project", files))
+    assert result.exit_code == 0 and "no problems in 1 entry point" in result.stdout
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_process_that_the_script_forks_reports_nothing(tmp_path: Path) -> None:
     script = STREAM.format(epochs=9, workers=0, end="").replace("    model =", "    os.fork()\n    model =")

@@ -100,7 +100,7 @@ def run_child_task(task_type: type[_R], perform: Callable[[_R, ParentConnection]
     Returns:
         The exit code of the process: 0, or 1 after a failure.
     """
-    parent = ParentConnection(int(sys.argv[1]))
+    parent = ParentConnection(int(sys.argv.pop(1)))  # the user's code may parse the remaining arguments
     request = parent.request(task_type)
     enter_project_copy(Path(request.tree))
     try:
