@@ -219,6 +219,7 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
 
 
 def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
+    os.chdir(spec.tree)  # the previous run may have changed the working directory
     if entry.source is TrainingSource.SCRIPT:  # the previous run may have left a checkpoint
         restore_files_between_runs(Path(spec.tree))
     seed_everything(sizes.seed)  # the user's workload function may create its model here

@@ -159,6 +159,14 @@ def test_a_training_call_may_parse_its_arguments(tmp_path: Path) -> None:
     assert result.exit_code == 0 and "no problems in 1 entry point" in result.stdout
 
 
+def test_each_training_call_begins_in_the_folder_of_the_project(tmp_path: Path) -> None:
+    train = STREAM.format(epochs=2, workers=0, end="").replace("    model =", "    os.chdir('data')\n    model =")
+    calls = "import train\n\ndef workload(sizes):\n    return {'first': train.main, 'second': train.main}\n"
+    files = {"train.py": f"import os\n{train}", "chirp_verify.py": calls, "data/rows.txt": ""}
+    result = run("doctor", write_files(tmp_path / "project", files))
+    assert result.exit_code == 0 and "no problems in 2 entry points" in result.stdout
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_process_that_the_script_forks_reports_nothing(tmp_path: Path) -> None:
     script = STREAM.format(epochs=9, workers=0, end="").replace("    model =", "    os.fork()\n    model =")

@@ -170,6 +170,15 @@ def test_a_training_that_draws_its_own_seed_must_keep_its_samples(tmp_path: Path
     assert [one["name"] for one in found["differences"]] == ["training-drops-samples"]
 
 
+@pytest.mark.slow
+def test_a_script_may_change_its_working_directory(tmp_path: Path) -> None:
+    code = FUNCTIONAL.replace("    torch.manual_seed", "    os.chdir('out')\n    torch.manual_seed").replace(
+        "out/ep", "ep"
+    )
+    found, _ = compare_versions(tmp_path, *[f"import os\n{code}"] * 2)
+    assert (found["verdict"], found["differences"]) == ("not shown to be faster", [])
+
+
 LAUNCHER = "import subprocess, sys\nsys.exit(subprocess.run([sys.executable, *sys.argv[1:]]).returncode)\n"
 
 
