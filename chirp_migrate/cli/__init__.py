@@ -11,7 +11,10 @@ import io
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
+from typing import TextIO
 
 import click
 from click.shell_completion import CompletionItem
@@ -76,15 +79,38 @@ class _LazyGroup(click.Group):
             raise click.UsageError(f"there is no command {args[0]!r}; {meant}", ctx)
         return super().resolve_command(ctx, args)
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        with _ending_with_reader():  # --help and --version print here
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
-        try:
+        with _ending_with_reader():
             result = super().invoke(ctx)
             sys.stdout.flush()
-        except BrokenPipeError:
-            # The program that reads standard output has ended. Discard the remaining output, so that Python can exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            ctx.exit(ExitCode.PIPE_CLOSED)
         return result
+
+
+@contextmanager
+def _ending_with_reader() -> Iterator[None]:
+    """Return a context that ends the command with its exit code if the program that reads the output has ended."""
+    try:
+        yield
+    except BrokenPipeError:
+        _discard_output(sys.stdout)
+        raise click.exceptions.Exit(ExitCode.PIPE_CLOSED) from None
+
+
+def _discard_output(stream: TextIO) -> None:
+    """Discard all buffered and later output of a stream that cannot be written, so that Python can exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def _print_error(text: str, prefix: str = "chirp-migrate: ") -> None:
+    """Print a text to standard error. If the program that reads standard error has ended, print nothing."""
+    try:
+        click.echo(f"{prefix}{text}", err=True)
+    except BrokenPipeError:
+        _discard_output(sys.stderr)
 
 
 @click.group(
@@ -131,31 +157,27 @@ def entry_point(arguments: list[str] | None = None) -> None:
     except click.exceptions.Exit as stop:
         sys.exit(stop.exit_code)
     except (click.exceptions.Abort, KeyboardInterrupt):
-        click.echo("chirp-migrate: interrupted", err=True)
+        _print_error("interrupted")
         sys.exit(ExitCode.INTERRUPTED)
     except click.exceptions.NoArgsIsHelpError as error:
-        error.show()
+        _print_error(error.format_message(), prefix="")
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        click.echo(f"chirp-migrate: {_usage_message(error)}", err=True)
+        _print_error(_usage_message(error))
         sys.exit(error.exit_code)
     except ChirpMigrateError as error:
         if debug:
             traceback.print_exc()
-        click.echo(f"chirp-migrate: {escape_invisible(str(error))}", err=True)
+        _print_error(escape_invisible(str(error)))
         sys.exit(error.exit_code)
     except Exception as error:
         if debug:
             traceback.print_exc()
         if isinstance(error, OSError) and error.filename is None and error.errno in _FULL:
-            # Discard the buffered output, so that Python can exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            why = error.strerror or str(error)
-            click.echo(
-                f"chirp-migrate: cannot write to standard output: {why}; the remaining output is lost.", err=True
-            )
+            _discard_output(sys.stdout)
+            _print_error(f"cannot write to standard output: {error.strerror or error}; the remaining output is lost.")
             sys.exit(ExitCode.UNDONE)
-        message = f"chirp-migrate: internal error: {type(error).__name__}: {error} (please report it)"
-        click.echo(message + ("" if debug else f"; `chirp-migrate {_DEBUG} …` shows the traceback"), err=True)
+        message = f"internal error: {type(error).__name__}: {error} (please report it)"
+        _print_error(message + ("" if debug else f"; `chirp-migrate {_DEBUG} …` shows the traceback"))
         sys.exit(ExitCode.INTERNAL)
     sys.exit(code if isinstance(code, int) else 0)

@@ -75,6 +75,7 @@ def run(request: DoctorTask, parent: ParentConnection) -> dict[str, str]:
         seconds = max(_LEAST_S, (request.ends_at - time.time()) / (len(entries) - number))
         recording = Recording(entry.label, has_own_data=not is_found or request.sizes.data is not None)
         tree, records = Path(request.tree).resolve(), Path(request.records)
+        os.chdir(request.tree)  # the previous entry point may have changed the working directory
         try:
             loaders = _train(entry, model, data, sizes, (tree, records, seconds, recording))
             slowest = _choose_slowest(slowest, recording, loaders)

@@ -10,6 +10,7 @@ import ast
 import configparser
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -141,9 +142,12 @@ class CodeStyle:
         with settings for black, ruff or flake8. Without such a folder, the dictionary is empty.
         """
         for folder in _folders_upwards(self.root):
-            for found in (_black_settings(folder), _ruff_settings(folder), _flake8_settings(folder)):
-                if found:
-                    return found
+            for read in (_black_settings, _ruff_settings, _flake8_settings):
+                with suppress(
+                    AttributeError, TypeError
+                ):  # a setting has a wrong type, so the tool cannot use it either
+                    if found := read(folder):
+                        return found
         return {}
 
 

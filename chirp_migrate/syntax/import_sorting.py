@@ -90,7 +90,8 @@ class ImportStyle:
         found = read_ruff_settings(self.root) if not self.problem else None
         table = found[1] if found is not None else {}
         chosen = [one.get(key, ()) for one in (table, table.get("lint", {})) for key in ("select", "extend-select")]
-        if any(code in ("ALL", "I", "I0", "I00", "I001") for codes in chosen for code in codes):
+        lists = [codes for codes in chosen if isinstance(codes, list)]
+        if any(code in ("ALL", "I", "I0", "I00", "I001") for codes in lists for code in codes):
             return True
         files = (self.root / name for name in _TOOLS)
         texts = (file.read_text(encoding="utf-8", errors="replace") for file in files if file.is_file())
@@ -216,7 +217,11 @@ def _default_options(root: Path) -> dict[str, Any]:
 
 
 def _ruff_options(root: Path) -> dict[str, Any]:
-    """Return ruff's settings for ``root``, translated to options of isort; an empty dictionary without settings."""
+    """Return ruff's settings for ``root``, translated to options of isort; an empty dictionary without settings.
+
+    Raises:
+        ValueError: ruff's setting ``section-order`` lacks a section that isort needs.
+    """
     found = read_ruff_settings(root)
     if found is None:
         return {}
@@ -226,7 +231,10 @@ def _ruff_options(root: Path) -> dict[str, Any]:
     options: dict[str, Any] = {name.replace("-", "_"): sorting[name] for name in _SAME_IN_ISORT if name in sorting}
     custom: Mapping[str, Any] = sorting.get("sections", {})
     options |= {f"known_{name}": modules for name, modules in custom.items()}
-    options["sections"] = [_SECTIONS.get(name, name.upper()) for name in sorting.get("section-order", _SECTIONS)]
+    order = sorting.get("section-order", [*_SECTIONS])
+    if missing := [name for name in _SECTIONS if name not in order]:  # isort cannot sort imports of these sections
+        raise ValueError(f"section-order lacks {', '.join(missing)}")
+    options["sections"] = [_SECTIONS.get(name, name.upper()) for name in order]
     options["no_lines_before"] = [_SECTIONS.get(name, name.upper()) for name in options.get("no_lines_before", ())]
     # Ruff always treats the package of the importing module as the project's own package, even if the setting ``src``
     # does not name the folder of the package.

@@ -115,7 +115,10 @@ class JournalRun:
         except FileNotFoundError:
             return None
         except OSError as error:
-            raise _damage_error(self.folder, f"{name} cannot be read: {error.strerror}") from error
+            # Rollback needs no document, so the run must not be removed.
+            raise JournalDamaged(
+                f"{self.folder / name} cannot be read ({error.strerror}): make it readable, or remove it."
+            ) from error
 
     def content(self, digest: str) -> bytes:
         """Return the stored bytes whose SHA-256 is ``digest``.

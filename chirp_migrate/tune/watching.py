@@ -194,5 +194,8 @@ def _choose_loaders(watching: _LoaderWatch, seconds: float) -> tuple[list[Measur
             notes.append(f"{name} was not measured: use a longer --time-budget")
     if not subjects:
         why = f" ({'; '.join(notes)})" if notes else ""
-        raise TaskNotPossible(f"the training took no batch from a loader that can be measured{why}")
+        raise TaskNotPossible(
+            f"the training took no batch from a loader that can be measured{why}: pass a training that uses a "
+            "DataLoader, or pass --dataset"
+        )
     return subjects, notes

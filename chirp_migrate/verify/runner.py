@@ -202,6 +202,8 @@ def _warm_up(spec: RunSpec, entry: EntryPoint, few: TrainingData) -> None:
 def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
     """Return an error of the project in one line, and the last lines of its traceback.
 
+    The traceback is empty if the project called ``sys.exit``. The project has then printed the reason itself.
+
     Raises:
         UserCodeError: the function raises ``raised`` itself if the project's code did not cause the error. This is the
             case if the ``__cause__`` of ``raised`` is None or a :class:`.TaskNotPossible`.
@@ -209,13 +211,15 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
     error = raised.__cause__
     if error is None or isinstance(error, TaskNotPossible):
         raise raised from error
-    printed = "".join(traceback.format_exception(error)).replace(f"{spec.tree}{os.sep}", "")
+    exits = isinstance(error, SystemExit)
+    printed = "" if exits else "".join(traceback.format_exception(error)).replace(f"{spec.tree}{os.sep}", "")
     text = describe_error(error).replace(f"{spec.tree}{os.sep}", "")
     tail = "\n".join(printed.splitlines()[-_TAIL_LINES:])
     return _ADDRESS.sub("0x…", text), tail
 
 
 def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:
+    os.chdir(spec.tree)  # the previous run may have changed the working directory
     if entry.source is TrainingSource.SCRIPT:  # the previous run may have left a checkpoint
         restore_files_between_runs(Path(spec.tree))
     seed_everything(sizes.seed)  # the user's workload function may create its model here

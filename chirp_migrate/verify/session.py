@@ -35,7 +35,7 @@ from chirp_migrate.verify.timing.process_turns import ChildStarter
 from chirp_migrate.verify.timing.rounds import Rounds, StopReason, TimedRound, run_rounds
 from chirp_migrate.verify.verdict import Judge, combine_timings
 from chirp_migrate.verify.verify_report import VerifyReport
-from chirp_migrate.verify.watching import record_runs
+from chirp_migrate.verify.watching import record_original_again, record_runs
 
 _RESERVED = 1 / 12
 """Share of the time budget that is reserved for the end of the last epoch, for ending processes and for the report."""
@@ -104,6 +104,14 @@ def run_all_processes(
     before, after = watched.working_entries("before"), watched.working_entries("after")
     once_more = {label: replace(one, traces=one.again) for label, one in before.items()} if twice else None
     equivalence = compare_recorded_passes(before, after, once_more)
+    suspects = {one.entry_point for one in equivalence.found}
+    if suspects and not twice:
+        # A training that draws its own seed differs from run to run, even without a migration.
+        progress("training once more before the migration, to find differences between two runs of the same version")
+        entries = tuple(one for one in discovery.entry_points if one.label in suspects)
+        with children.adding_seconds("watching"):
+            once_more = before | record_original_again(children, entries)
+        equivalence = compare_recorded_passes(before, after, once_more)
     equivalence += compare_api(watched.api["before"], watched.api["after"]) + watched.difference
     same = "differences found" if equivalence.differences else "no difference so far"
     progress(

@@ -9,6 +9,7 @@ the migrated version must fail with the same error or crash; otherwise, the vers
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from chirp_migrate.verify.timing.process_turns import ChildStarter
 _MOST_DEATHS = 3
 """Largest number of entry points that may crash or hang in one version. If more of them do, ``verify`` stops."""
 _LOOK_S = 0.02
+_LAST_OUTPUT_S = 0.3
 
 
 @dataclass
@@ -93,7 +95,10 @@ class _WatchedVersion:
         except WorkloadFailed as failed:
             self._record_loss(failed)
         for part in self._child.found:
-            self.found[part.name] = msgspec.convert(part.value, EntryPointRecord)
+            one = self.found[part.name] = msgspec.convert(part.value, EntryPointRecord)
+            if one.error and not one.printed:
+                time.sleep(_LAST_OUTPUT_S)
+                one.printed = self._child.last_lines()
             self._left = [entry for entry in self._left if entry.label != part.name]
         self._child.found.clear()
 
@@ -134,25 +139,9 @@ def record_runs(
     """
     watched = RecordedRuns()
     for together in child_starter.concurrent_versions:
-        with ExitStack() as stack:
-
-            def start(side: str, left: Sequence[EntryPoint], stack: ExitStack = stack) -> Child[RunResult]:
-                more = {"api_names": api_names, "twice": run_original_twice and side == "before"}
-                return stack.enter_context(child_starter.prepare_child(side, JobKind.WATCH, left, **more))
-
-            sides = {
-                side: _WatchedVersion(discovery.entry_points, partial(start, side), child_starter.watch_limit_s)
-                for side in together
-            }
-            while not all(version.is_over for version in sides.values()):
-                for version in sides.values():
-                    if not version.is_over:
-                        version.advance()
-                done = min(len(version.found) for version in sides.values())
-                text = "recording what each entry point loads"
-                child_starter.progress(ProgressStep(text, done, len(discovery.entry_points)))
-            for side, version in sides.items():
-                watched.sides[side], watched.api[side] = version.found, version.api
+        versions = _record_versions(child_starter, discovery.entry_points, together, api_names, run_original_twice)
+        for side, version in versions.items():
+            watched.sides[side], watched.api[side] = version.found, version.api
     before, after = watched.sides["before"], watched.sides["after"]
     watched.failing = {label: one.error for label, one in before.items() if one.error}
     for label, one in after.items():
@@ -172,6 +161,39 @@ def record_runs(
                     "error-differs", label, f"{_describe_failure(lost)} before, {_describe_failure(after[label])} after"
                 )
     return watched
+
+
+def record_original_again(child_starter: ChildStarter, entries: Sequence[EntryPoint]) -> dict[str, EntryPointRecord]:
+    """Run entry points briefly before the migration, in a new process, and return the records of those that train.
+
+    The keys of the result are the labels of the entry points.
+    """
+    found = _record_versions(child_starter, entries, ("before",), {}, False)["before"].found
+    return {label: one for label, one in found.items() if not one.error}
+
+
+def _record_versions(
+    child_starter: ChildStarter,
+    entries: Sequence[EntryPoint],
+    together: Sequence[str],
+    api_names: dict[str, list[str]],
+    run_original_twice: bool,
+) -> dict[str, _WatchedVersion]:
+    """Run every entry point briefly in the versions ``together``, at the same time, and record the batches."""
+    with ExitStack() as stack:
+
+        def start(side: str, left: Sequence[EntryPoint]) -> Child[RunResult]:
+            more = {"api_names": api_names, "twice": run_original_twice and side == "before"}
+            return stack.enter_context(child_starter.prepare_child(side, JobKind.WATCH, left, **more))
+
+        sides = {side: _WatchedVersion(entries, partial(start, side), child_starter.watch_limit_s) for side in together}
+        while not all(version.is_over for version in sides.values()):
+            for version in sides.values():
+                if not version.is_over:
+                    version.advance()
+            done = min(len(version.found) for version in sides.values())
+            child_starter.progress(ProgressStep("recording what each entry point loads", done, len(entries)))
+    return sides
 
 
 def _describe_failure(one: EntryPointRecord) -> str:

@@ -239,6 +239,15 @@ def test_a_reader_that_goes_away_is_not_an_error_of_ours(backend: Path) -> None:
     assert process.returncode == 141
 
 
+@pytest.mark.parametrize(("arguments", "code"), [(["--help"], 141), (["no-such-command"], 2), ([], 2)])
+def test_a_reader_that_has_gone_away_changes_no_exit_code(arguments: list[str], code: int) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [sys.executable, "-m", "chirp_migrate", *arguments]
+    assert subprocess.run(command, stdout=write, stderr=write, check=False).returncode == code
+    os.close(write)
+
+
 @pytest.mark.parametrize(
     "arguments", [["--no-such-option"], ["no-such-command"], ["apply", "one", "two"], ["apply", "--color", "x", "."]]
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import os
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,32 @@ def test_a_thread_that_loads_ahead_does_not_keep_a_script_from_its_end(tmp_path:
 
 
 @pytest.mark.slow
+def test_a_training_call_may_parse_its_arguments(tmp_path: Path) -> None:
+    train = STREAM.format(epochs=2, workers=0, end="").replace(
+        "    model =", "    ArgumentParser().parse_args()\n    model ="
+    )
+    calls = "import train\n\ndef workload(sizes):\n    return {'main': train.main}\n"
+    files = {"train.py": f"from argparse import ArgumentParser\n{train}", "chirp_verify.py": calls}
+    result = run("doctor", write_files(tmp_path / "project", files))
+    assert result.exit_code == 0 and "no problems in 1 entry point" in result.stdout
+
+
+def test_each_training_call_begins_in_the_folder_of_the_project(tmp_path: Path) -> None:
+    train = STREAM.format(epochs=2, workers=0, end="").replace("    model =", "    os.chdir('data')\n    model =")
+    calls = "import train\n\ndef workload(sizes):\n    return {'first': train.main, 'second': train.main}\n"
+    files = {"train.py": f"import os\n{train}", "chirp_verify.py": calls, "data/rows.txt": ""}
+    result = run("doctor", write_files(tmp_path / "project", files))
+    assert result.exit_code == 0 and "no problems in 2 entry points" in result.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_process_that_the_script_forks_reports_nothing(tmp_path: Path) -> None:
+    script = STREAM.format(epochs=9, workers=0, end="").replace("    model =", "    os.fork()\n    model =")
+    (tmp_path / "train.py").write_text(f"import os\n{script}")
+    result = run("doctor", tmp_path, "--", "python", "train.py")
+    assert result.exit_code == 0 and "no problems in 1 entry point" in result.stdout
+
+
 def test_a_training_without_problems_ends_with_0(tmp_path: Path) -> None:
     result = run("doctor", script(tmp_path, workers=1), "--", "python", "train.py")
     assert (result.exit_code, result.stdout.strip()) == (0, "Doctor: no problems in 1 entry point.")

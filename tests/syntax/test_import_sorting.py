@@ -234,6 +234,23 @@ def test_an_import_that_gets_a_line_of_its_own_ends_as_the_others_do(tmp_path: P
     assert file.after.count(b"\r\n") == file.after.count(b"\n") == text.count("\n") + 1
 
 
+@pytest.mark.parametrize(
+    "settings",
+    ["tool = 3", "[tool]\nblack = 3", "[tool]\nruff = 3", "[tool.ruff]\nlint = 3", "[tool.ruff.lint]\nselect = 3"],
+)
+def test_settings_of_a_wrong_type_keep_no_file_from_its_rewrite(settings: str, tmp_path: Path) -> None:
+    migrate(tmp_path, project(tmp_path, ("pyproject.toml", settings)))
+
+
+def test_sections_of_ruff_that_isort_needs_and_does_not_get_are_told(tmp_path: Path) -> None:
+    module = project(
+        tmp_path, ("ruff.toml", '[lint.isort]\nsection-order = ["future", "third-party", "first-party"]\n')
+    )
+    (note,) = plan_tree(tmp_path).notes
+    assert "section-order lacks standard-library, local-folder" in note
+    migrate(tmp_path, module)
+
+
 def test_settings_that_isort_refuses_are_told(tmp_path: Path) -> None:
     module = project(tmp_path, (".isort.cfg", "[settings]\nprofile = nobodys\n"))
     plan = plan_tree(tmp_path)

@@ -116,6 +116,13 @@ def test_numbers_are_checked(tree: Path, option: str, text: str) -> None:
     assert result.exit_code == ExitCode.USAGE and "pass numbers" in result.output
 
 
+def test_a_training_without_a_loader_is_told_what_to_pass(tree: Path) -> None:
+    (tree / "train.py").write_text("import sets\nprint(sets.Slow()[0])\n")
+    result = invoke(tree, "--no-save", "--", "python", "train.py")
+    assert getattr(result.exception, "exit_code", None) == ExitCode.USAGE
+    assert str(result.exception).endswith(": pass a training that uses a DataLoader, or pass --dataset.")
+
+
 def test_a_path_that_is_no_folder(tmp_path: Path) -> None:
     result = invoke(tmp_path / "nowhere")
     assert "is not a folder" in str(result.exception)

@@ -280,7 +280,7 @@ VALUES_VARY = ("return (x - self.mean)", "return (x - self.mean + DRIFT)")
 def test_what_two_runs_before_do_not_repeat_is_compared_by_its_distribution(
     data: TrainingData, vary: Edit, what: str
 ) -> None:
-    """As on a GPU, whose sums come out in another order each time."""
+    """As on a GPU, whose sums come out in another order each time, or in a training that draws its own seed."""
     before, again, after = (trained(data, UNREPEATABLE, vary, epochs=8) for _ in range(3))
     found = compared(before, after, again)
     assert found.differences == ()

@@ -230,6 +230,21 @@ def test_a_loss_that_differs_on_equal_batches_is_named() -> None:
     assert "loss 3 is" in differences(before, after)
 
 
+def test_a_loss_is_recorded_once_even_without_a_loss_module() -> None:
+    functional, scaled = torch.nn.functional.cross_entropy, torch.nn.CrossEntropyLoss()
+    weights = torch.ones(4, requires_grad=True)
+    with LoaderRecorder() as watch:
+        for x, y in DataLoader(DATA, batch_size=60):
+            scores = x.mean(dim=(1, 2)).narrow(1, 0, 4) * weights
+            for loss in (functional(scores, y), functional(scores, y) / 2):
+                loss.backward(retain_graph=True)
+        for x, y in DataLoader(DATA, batch_size=60):
+            (scaled(x.mean(dim=(1, 2)).narrow(1, 0, 4) * weights, y) / 8).backward()
+    without_module, with_module = ([float.fromhex(loss) for loss in one.losses] for one in watch.take())
+    assert without_module[::2] == with_module and len(with_module) == 2
+    assert without_module[1::2] == [loss / 2 for loss in with_module]
+
+
 def test_a_pass_broken_off_is_recorded_as_far_as_it_went() -> None:
     with LoaderRecorder() as watch:
         for _batch in DataLoader(DATA, batch_size=16):

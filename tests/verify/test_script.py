@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -115,6 +116,69 @@ def test_a_script_of_any_length_is_verified_without_a_file_for_it(tmp_path: Path
     assert not (after / "out").exists()
 
 
+FUNCTIONAL = (
+    TRAIN.replace("{options}", "")
+    .replace(
+        "            loss(model(x), y).backward()\n",
+        "            torch.nn.functional.cross_entropy(model(x), y).backward()\n            optimizer.step()\n",
+    )
+    .replace("    dataset =", "    optimizer = torch.optim.SGD(model.parameters(), 0.1)\n    dataset =")
+)
+
+
+def compare_versions(folder: Path, before: str, after: str) -> tuple[Any, str]:
+    """Verify a script against an older version, in too little time for rounds: the JSON document, and the output."""
+    for name, code in (("before", before), ("after", after)):
+        (folder / name).mkdir()
+        (folder / name / "train.py").write_text(code)
+    report = folder / "report.json"
+    options = ("--baseline", folder / "before", *QUICK, "--time-budget", "0", "--json", report)
+    result = run("verify", folder / "after", *options, "--", "python", "train.py", "--epochs", "9")
+    return json.loads(report.read_text()), " ".join(result.stdout.split())
+
+
+@pytest.mark.slow
+def test_losses_that_no_loss_module_computes_are_compared(tmp_path: Path) -> None:
+    found, _ = compare_versions(tmp_path, FUNCTIONAL, FUNCTIONAL.replace("0.1)", "0.11)"))
+    (difference,) = found["differences"]
+    assert difference["name"] == "losses-differ" and "train pass 1: loss 2 is " in difference["message"]
+
+
+OWN_SEED = ("manual_seed(0)", "manual_seed(torch.Generator().seed())")
+OWN_MODEL = (
+    "    optimizer =",
+    "    model.weight.data.normal_(generator=(own := torch.Generator(), own.seed())[0])\n    optimizer =",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("change", "what"), [(OWN_SEED, "batches and losses"), (OWN_MODEL, "losses")])
+def test_a_training_that_draws_its_own_seed_is_compared_by_its_distribution(
+    tmp_path: Path, change: tuple[str, str], what: str
+) -> None:
+    code = FUNCTIONAL.replace(*change)
+    found, shown = compare_versions(tmp_path, code, code)
+    assert (found["differences"], found["unrepeatable"]) == ([], ["train.py"])
+    assert f"train.py: {what} differ even between two runs before the migration" in found["notes"][0]
+    assert "1 entry point in distribution" in shown and "last bit" not in shown
+
+
+@pytest.mark.slow
+def test_a_training_that_draws_its_own_seed_must_keep_its_samples(tmp_path: Path) -> None:
+    code = FUNCTIONAL.replace(*OWN_SEED)
+    found, _ = compare_versions(tmp_path, code, code.replace("shuffle=True", "shuffle=True, drop_last=True"))
+    assert [one["name"] for one in found["differences"]] == ["training-drops-samples"]
+
+
+@pytest.mark.slow
+def test_a_script_may_change_its_working_directory(tmp_path: Path) -> None:
+    code = FUNCTIONAL.replace("    torch.manual_seed", "    os.chdir('out')\n    torch.manual_seed").replace(
+        "out/ep", "ep"
+    )
+    found, _ = compare_versions(tmp_path, *[f"import os\n{code}"] * 2)
+    assert (found["verdict"], found["differences"]) == ("not shown to be faster", [])
+
+
 LAUNCHER = "import subprocess, sys\nsys.exit(subprocess.run([sys.executable, *sys.argv[1:]]).returncode)\n"
 
 
@@ -140,6 +204,17 @@ def test_a_program_that_another_process_trains_is_timed_as_a_whole(tmp_path: Pat
     failing = [str(after), "--baseline", str(before), *QUICK, *words, "train.py", "--epochs", "1"]
     failed = CliRunner().invoke(verify, failing)
     assert failed.exit_code == 14 and "launch.py raised SystemExit: 1" in " ".join(failed.stdout.split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", ["verify", "tune"])
+def test_the_message_of_a_script_that_refuses_its_arguments_is_shown(tmp_path: Path, command: str) -> None:
+    before, root = project(tmp_path / "before"), project(tmp_path / "project")
+    options = ("--baseline", before) if command == "verify" else ()
+    result = run(command, root, *options, "--", "python", "train.py", "--lr", "3")
+    assert result.exit_code == 14
+    assert "train.py: error: unrecognized arguments: --lr 3" in result.stderr and "SystemExit: 2" in result.output
+    assert "runner.py" not in result.stderr
 
 
 @pytest.mark.slow

@@ -343,7 +343,7 @@ class _TrainingWatch(Interception):
 
         return __init__
 
-    def _record_backward(self) -> None:
+    def _record_backward(self, _: Any) -> None:
         if self._pacing.is_over(_EPOCHS):
             self._end_training()
         if self._current_pass is not None:

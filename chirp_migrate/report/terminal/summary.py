@@ -112,7 +112,7 @@ def _equivalence_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
         if others := report.differences[1:]:  # the verdict line has the first difference
             yield "differs", f"{len(others)} more: {' '.join(as_sentence(one.message) for one in others)}"
         return
-    augmented = report.smallest_adjusted_p
+    augmented = report.smallest_adjusted_p.keys() | set(report.unrepeatable)
     exact = (0 if report.workload is None else len(report.workload.entry_points)) - len(augmented)
     equal = f"{'is' if exact == 1 else 'are'} equal to the last bit in every batch, loss and result"
     bits = f"{pluralize(exact, 'entry point')} {equal}" if exact else ""

@@ -32,13 +32,14 @@ class ParentConnection:
     """The connection of a child process to its parent process, through a pipe.
 
     The pipe has no name, so other processes cannot open the pipe. Processes that the user's code starts do not inherit
-    the pipe.
+    the pipe. Processes that the user's code forks inherit the pipe, but do not use it.
     """
 
     def __init__(self, end: int) -> None:
         """Open the connection. ``end`` is the inherited end of the pipe: a file descriptor, or a handle on Windows."""
         getattr(os, "set_handle_inheritable", os.set_inheritable)(end, False)
         self._connection = getattr(connection, "PipeConnection", connection.Connection)(end)
+        self._process = os.getpid()
 
     def request(self, kind: type[_R]) -> _R:
         """Receive the task that the parent sends, and return the task as an object of the class ``kind``."""
@@ -51,9 +52,13 @@ class ParentConnection:
         process can use all CPUs. The speed of a machine changes within seconds. So for a fair comparison, an epoch of
         one child process must run directly after an epoch of the other child process.
 
+        A process that the user's code forked returns immediately.
+
         Raises:
             SystemExit: the parent has ended.
         """
+        if os.getpid() != self._process:
+            return
         self.send(ReadyMessage(cpu_seconds_of_this_process(), time.time()))
         self._read_bytes()
 
@@ -62,7 +67,12 @@ class ParentConnection:
         self.send(what if isinstance(what, ProgressStep) else ProgressLine(what))
 
     def send(self, message: Message) -> None:
-        """Send a message to the parent; raise SystemExit if the parent has ended."""
+        """Send a message to the parent; raise SystemExit if the parent has ended.
+
+        In a process that the user's code forked, the training is over when this method is called, so the process ends.
+        """
+        if os.getpid() != self._process:
+            os._exit(0)
         try:
             self._connection.send_bytes(to_json_bytes(message, indent=None))
         except OSError:
@@ -90,7 +100,7 @@ def run_child_task(task_type: type[_R], perform: Callable[[_R, ParentConnection]
     Returns:
         The exit code of the process: 0, or 1 after a failure.
     """
-    parent = ParentConnection(int(sys.argv[1]))
+    parent = ParentConnection(int(sys.argv.pop(1)))  # the user's code may parse the remaining arguments
     request = parent.request(task_type)
     enter_project_copy(Path(request.tree))
     try:
@@ -99,7 +109,7 @@ def run_child_task(task_type: type[_R], perform: Callable[[_R, ParentConnection]
         parent.send(FailureMessage(str(problem), usage=True))
         return 1
     except UserCodeError as raised:
-        if not isinstance(raised.__cause__, TaskNotPossible):
+        if not isinstance(raised.__cause__, (TaskNotPossible, SystemExit)):
             traceback.print_exception(raised.__cause__)
         parent.send(FailureMessage(str(raised)))
         return 1

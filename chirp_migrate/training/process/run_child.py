@@ -180,6 +180,10 @@ class Child(Generic[_T]):
         # Users do not know the copy of the project, and the copy is removed afterwards.
         return self._output.text().replace(f"{self.request.tree}{os.sep}", "")
 
+    def last_lines(self) -> str:
+        """Return the last lines that the child has printed (at most 15), with paths relative to its folder."""
+        return self._output.tail().replace(f"{self.request.tree}{os.sep}", "")
+
     def wait_until_ready(self) -> None:
         """Wait until the child waits for the next call of :meth:`give_turn`, or has ended.
 
@@ -334,8 +338,7 @@ class Child(Generic[_T]):
     def _end_with_error(self, problem: str, how: str = "", hung: bool = False) -> NoReturn:
         """End the process, and raise an error that contains the last lines that the process printed."""
         self._stack.close()
-        printed = self._output.tail().replace(f"{self.request.tree}{os.sep}", "")
-        failed = workload_failure(problem, printed, self.role.side)
+        failed = workload_failure(problem, self.last_lines(), self.role.side)
         failed.ending, failed.hung = how, hung
         raise failed from None
 

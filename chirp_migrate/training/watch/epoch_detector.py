@@ -88,24 +88,24 @@ class EpochDetector:
         """
         return self.later >= (epochs if self.trains else epochs + _BEFORE_TRAINING)
 
-    def _record_backward(self) -> None:
+    def _record_backward(self, _: Any) -> None:
         if not self.trains:
             self.trains, self.later = True, 0
         self._trained = True
 
 
 @contextmanager
-def call_before_backward(callback: Callable[[], None]) -> Iterator[None]:
-    """Return a context in which ``callback`` is called before every ``tensor.backward()``.
+def call_before_backward(callback: Callable[[Any], None]) -> Iterator[None]:
+    """Return a context in which ``callback(tensor)`` is called before every ``tensor.backward()``.
 
-    ``callback`` is also called before every ``torch.autograd.backward()``.
+    Before ``torch.autograd.backward(tensors)``, ``callback(tensors)`` is called.
     """
     original = torch.autograd.backward
 
     @functools.wraps(original)
-    def backward(*arguments: Any, **named: Any) -> None:
-        callback()
-        original(*arguments, **named)
+    def backward(tensors: Any, *arguments: Any, **named: Any) -> None:
+        callback(tensors)
+        original(tensors, *arguments, **named)
 
     torch.autograd.backward = backward
     try:

@@ -20,7 +20,6 @@ from chirp_migrate.verify.spec import EntryPointRecord, LoaderPassTrace
 from chirp_migrate.verify.verify_report import TrainingDifference
 
 ALPHA = 0.001
-_VALUES = {"losses-differ", "values-differ", "statistics-differ", "samples-differ"}
 
 
 @dataclass
@@ -92,23 +91,23 @@ def compare_recorded_passes(
             migration.
         after: dictionary, label of the entry point → its recorded run after the migration.
         second_runs: dictionary, label of the entry point → its second recorded run before the migration; None without
-            second runs. On a GPU, two runs of the same training may differ. If losses or batches differ between the
-            first and the second run, the function compares only the distributions of these values in both versions.
+            second runs. Two runs of the same training may differ, for example on a GPU or if the training draws its own
+            seed. If losses or batches differ between the first and the second run, the function compares only the
+            distributions of these values in both versions.
     """
     result = Equivalence()
     tests: list[_StatisticalTest] = []
     for label, old in before.items():
         new = after[label]
-        varying = (
-            set()
-            if second_runs is None
-            else {name for name, _ in first_differences_between_passes(old.traces, second_runs[label].traces)}
-        )
-        if varying and varying <= _VALUES:
-            values = varying != {"losses-differ"}
-            differences = first_differences_between_passes(
-                *([_without_values(trace, values) for trace in of.traces] for of in (old, new))
+        again = old if second_runs is None else second_runs[label]
+        varying = {name for name, _ in first_differences_between_passes(old.traces, again.traces)}
+        if varying:
+            values, order = varying != {"losses-differ"}, "order-differs" not in varying
+            first, second, migrated = (
+                [_without_values(trace, values, order) for trace in of.traces] for of in (old, again, new)
             )
+            usual = {name for name, _ in first_differences_between_passes(first, second)}
+            differences = [one for one in first_differences_between_passes(first, migrated) if one[0] not in usual]
             tests += _value_tests(label, old.traces, new.traces, values)
             result.unrepeatable.add(label)
             what = "batches and losses" if values else "losses"
@@ -118,9 +117,7 @@ def compare_recorded_passes(
             )
         else:
             differences = first_differences_between_passes(old.traces, new.traces)
-            if second_runs is not None and [one.losses for one in old.traces] != [
-                one.losses for one in second_runs[label].traces
-            ]:
+            if [one.losses for one in old.traces] != [one.losses for one in again.traces]:
                 # The results of the entry point may depend on these losses, and so differ from run to run.
                 result.unrepeatable.add(label)
         if {name for name, _ in differences} <= {"order-differs"}:
@@ -231,15 +228,15 @@ def _distribution_tests(
     return tests + _equal_randomness_tests(label, old, new)
 
 
-def _without_values(record: LoaderPassTrace, batches: bool) -> LoaderPassTrace:
+def _without_values(record: LoaderPassTrace, batches: bool, order: bool) -> LoaderPassTrace:
     """Return a copy of a record without losses and, if ``batches`` is True, without the values of batches.
 
-    The copy still contains the indices of the samples in their order.
+    The copy still contains the indices of the samples. If ``order`` is False, the copy does not contain their order.
     """
     record = replace(record, losses=[float(0).hex()] * len(record.losses))
     if not batches:
         return record
-    which = record.base_indices
+    which = record.base_indices if order else sorted(record.base_indices)
     return replace(record, batches=[repr(which)], contents=repr(sorted(which)), plain_contents="", sketches=[])
 
 

@@ -50,11 +50,12 @@ class LoaderRecorder(Interception):
         super().__init__()
         self.few_workers = False
         self._samplers = SamplerRecorder()
-        self._backward = call_before_backward(self._count_backward)
+        self._backward = call_before_backward(self._record_backward)
         self._walks: list[PassRecorder] = []
         self._numbers: weakref.WeakKeyDictionary[Any, int] = weakref.WeakKeyDictionary()
         self._names: dict[int, str] = {}
         self._current: PassRecorder | None = None
+        self._is_loss_recorded = False
 
     def __enter__(self) -> LoaderRecorder:
         super().__enter__()
@@ -149,26 +150,36 @@ class LoaderRecorder(Interception):
                     walk.record.finished = True
                     raise
             walk.add_batch(batch)
-            self._current = walk
+            self._current, self._is_loss_recorded = walk, False
             return batch
 
         with self.loading(walk), _limit_workers(loader) if self.few_workers else nullcontext():
             return LoaderIteratorWrapper(self, loader, start(), around)
 
-    def _count_backward(self) -> None:
+    def _record_backward(self, tensors: Any) -> None:
         if self._current is not None:
             self._current.record.backwards += 1
+            if not self._is_loss_recorded:
+                self._record_loss(self._current, tensors)
 
     def _make_recording_loss(self) -> Callable[..., Any]:
         """Return a replacement for ``__call__`` of loss modules, which computes the loss and also records its value."""
 
         def call(loss: _Loss, *arguments: Any, **named: Any) -> Any:
             output = torch.nn.Module.__call__(loss, *arguments, **named)
-            if self._current is not None and isinstance(output, torch.Tensor) and output.numel() == 1:
-                self._current.record.losses.append(float(output.detach()).hex())
+            if self._current is not None:
+                self._is_loss_recorded = self._record_loss(self._current, output) or self._is_loss_recorded
             return output
 
         return call
+
+    @staticmethod
+    def _record_loss(walk: PassRecorder, loss: Any) -> bool:
+        """Add a loss to the record of an iteration over a loader, and return whether the loss is a single number."""
+        is_number = isinstance(loss, torch.Tensor) and loss.numel() == 1 and not loss.is_complex()
+        if is_number:
+            walk.record.losses.append(float(loss.detach()).hex())
+        return is_number
 
 
 class WorkerCountLimit(Interception):
