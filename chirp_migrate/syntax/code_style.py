@@ -143,9 +143,8 @@ class CodeStyle:
         """
         for folder in _folders_upwards(self.root):
             for read in (_black_settings, _ruff_settings, _flake8_settings):
-                with suppress(
-                    AttributeError, TypeError
-                ):  # a setting has a wrong type, so the tool cannot use it either
+                # If a setting has a wrong type, the tool cannot use its settings either.
+                with suppress(AttributeError, TypeError):
                     if found := read(folder):
                         return found
         return {}
