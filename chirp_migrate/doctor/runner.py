@@ -7,7 +7,6 @@ import os
 import sys
 import threading
 import time
-import traceback
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -24,6 +23,7 @@ from chirp_migrate.training.errors import (
     TaskNotPossible,
     describe_error,
     first_message_line,
+    last_lines_of_traceback,
     wrap_user_code_errors,
 )
 from chirp_migrate.training.process.imports import check_imports_use_copy
@@ -37,8 +37,6 @@ from chirp_migrate.training.workload.hook import names_of_training_calls
 _SEED = 435
 _LEAST_S = 2.0
 _LONGEST_MEASUREMENT_S = 30.0
-_TAIL_LINES = 15
-_HEADER = "Traceback (most recent call last):\n"
 
 
 def run(request: DoctorTask, parent: ParentConnection) -> dict[str, str]:
@@ -86,11 +84,10 @@ def run(request: DoctorTask, parent: ParentConnection) -> dict[str, str]:
             has_text = isinstance(ended.code, str)
             recording.error = first_message_line(ended) if has_text else f"exit code {ended.code or 0}"
         except (Exception, KeyboardInterrupt) as error:
-            recording.error = describe_error(error).replace(f"{tree}/", "")
+            recording.error = describe_error(error).replace(f"{tree}{os.sep}", "")
             if recording.is_shortened:
                 recording.error += " (doctor ended an epoch early, which may be the cause: use a longer --time-budget)"
-            text = "".join(traceback.format_exception(_begin_in_user_code(tree, error))).replace(f"{tree}/", "")
-            recording.printed = "\n".join(text.removeprefix(_HEADER).splitlines()[-_TAIL_LINES:])
+            recording.printed = last_lines_of_traceback(error, tree)
         check_imports_use_copy(tree, request.discovery.origin)
         parent.send(PartialResult(entry.label, recording))
         gc.collect()
@@ -133,14 +130,6 @@ def _measure(slow: _SlowLoader, seconds: float, parent: ParentConnection) -> Non
         return
     if tuned is not None:
         parent.send(PartialResult(MEASURED + slow.label, tuned))
-
-
-def _begin_in_user_code(tree: Path, error: BaseException) -> BaseException:
-    """Return the error with a traceback that begins at the first frame of the user's code (the files in ``tree``)."""
-    frames = error.__traceback__
-    while frames is not None and not Path(frames.tb_frame.f_code.co_filename).is_relative_to(tree):
-        frames = frames.tb_next
-    return error.with_traceback(frames)
 
 
 def _select_calls(discovery: DiscoveredEntryPoints, expression: str | None) -> tuple[EntryPoint, ...]:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from chirp_migrate.console.text import escape_invisible
 from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
+
+_HEADER = "Traceback (most recent call last):\n"
+_TAIL_LINES = 15
 
 
 class NoTrainingFound(ChirpMigrateError):
@@ -52,6 +58,18 @@ def wrap_user_code_errors(activity: str) -> Iterator[None]:
         raise
     except (Exception, SystemExit) as error:
         raise UserCodeError(f"{activity} raised {type(error).__name__}: {first_message_line(error)}") from error
+
+
+def last_lines_of_traceback(error: BaseException, tree: Path) -> str:
+    """Return the last lines of the traceback of an error in the user's code (at most 15).
+
+    The traceback begins at the first frame in a file of the folder ``tree``. Paths are relative to this folder.
+    """
+    frames = error.__traceback__
+    while frames is not None and not Path(frames.tb_frame.f_code.co_filename).is_relative_to(tree):
+        frames = frames.tb_next
+    text = "".join(traceback.format_exception(type(error), error, frames)).replace(f"{tree}{os.sep}", "")
+    return "\n".join(text.removeprefix(_HEADER).splitlines()[-_TAIL_LINES:])
 
 
 class WorkloadFailed(ChirpMigrateError):

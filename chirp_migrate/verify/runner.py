@@ -12,7 +12,6 @@ import os
 import re
 import sys
 import time
-import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
@@ -22,7 +21,13 @@ from typing import Any
 import torch
 
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.training.errors import NoSuchObject, TaskNotPossible, UserCodeError, describe_error
+from chirp_migrate.training.errors import (
+    NoSuchObject,
+    TaskNotPossible,
+    UserCodeError,
+    describe_error,
+    last_lines_of_traceback,
+)
 from chirp_migrate.training.process.imports import check_imports_use_copy
 from chirp_migrate.training.process.inside_child import ParentConnection, run_child_task
 from chirp_migrate.training.process.protocol import PartialResult
@@ -41,7 +46,6 @@ from chirp_migrate.verify.timing.epochs import FOR_ALL_S, LONGEST_VISIT, EpochTi
 from chirp_migrate.verify.timing.simulate import SimulatedSteps, StandInModel
 
 _WORKERS_END_WITHIN_S = 10.0
-_TAIL_LINES = 15
 _ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{6,}\b")
 
 
@@ -59,8 +63,7 @@ def _wrap_user_errors(entry: EntryPoint, stage: str) -> Iterator[None]:
         raise UserCodeError(str(error)) from error
     except (Exception, SystemExit) as error:
         text = f"{type(error).__name__}: {error}".strip()
-        frames = error.__traceback__ and error.__traceback__.tb_next  # omit the frame of this function
-        raise UserCodeError(f"{entry.label or entry.hook} raised {text} ({stage})") from error.with_traceback(frames)
+        raise UserCodeError(f"{entry.label or entry.hook} raised {text} ({stage})") from error
 
 
 def run(spec: RunSpec, parent: ParentConnection) -> RunResult:
@@ -211,11 +214,9 @@ def _describe_error(spec: RunSpec, raised: UserCodeError) -> tuple[str, str]:
     error = raised.__cause__
     if error is None or isinstance(error, TaskNotPossible):
         raise raised from error
-    exits = isinstance(error, SystemExit)
-    printed = "" if exits else "".join(traceback.format_exception(error)).replace(f"{spec.tree}{os.sep}", "")
     text = describe_error(error).replace(f"{spec.tree}{os.sep}", "")
-    tail = "\n".join(printed.splitlines()[-_TAIL_LINES:])
-    return _ADDRESS.sub("0x…", text), tail
+    printed = "" if isinstance(error, SystemExit) else last_lines_of_traceback(error, Path(spec.tree))
+    return _ADDRESS.sub("0x…", text), printed
 
 
 def _prepare_call(spec: RunSpec, entry: EntryPoint, data: TrainingData, sizes: WorkloadSizes) -> Callable[[], Any]:

@@ -20,7 +20,12 @@ import msgspec
 from chirp_migrate.console.progress import ProgressStep
 from chirp_migrate.training.errors import WorkloadFailed
 from chirp_migrate.training.process.run_child import Child, workload_failure
-from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, EntryPoint
+from chirp_migrate.training.workload.entry_points import (
+    DiscoveredEntryPoints,
+    EntryPoint,
+    TrainingSource,
+    WorkloadSizes,
+)
 from chirp_migrate.verify.equivalence.api import Api
 from chirp_migrate.verify.equivalence.compare import Equivalence
 from chirp_migrate.verify.spec import EntryPointRecord, JobKind, RunResult
@@ -149,7 +154,9 @@ def record_runs(
             raise _workload_failure("after", label, one)
     if len(watched.failing) == len(before):
         label, one = next(iter(before.items()))
-        raise _workload_failure("before", label, one, " (all other entry points also failed)" * (len(before) > 1))
+        also = " (all other entry points also failed)" if len(before) > 1 else ""
+        sizes = child_starter.watched_sizes if discovery.source is TrainingSource.HOOK else None
+        raise _workload_failure("before", label, one, also, sizes)
     for label, lost in before.items():
         if lost.error:
             watched.difference.notes.append(
@@ -200,7 +207,14 @@ def _describe_failure(one: EntryPointRecord) -> str:
     return one.error if one.lost else f"raises {one.error}" if one.error else "trains"
 
 
-def _workload_failure(side: str, label: str, one: EntryPointRecord, also: str = "") -> WorkloadFailed:
+def _workload_failure(
+    side: str, label: str, one: EntryPointRecord, also: str = "", sizes: WorkloadSizes | None = None
+) -> WorkloadFailed:
     how = one.error if one.lost else f"raised {one.error}"
     message = f"The training failed in the version {side} the migration: {label} {how}{also}."
+    if sizes is not None:
+        message += (
+            f" The workload function got {sizes.samples} samples in batches of {sizes.batch_size}. If the training "
+            "needs other sizes, use fixed sizes in the workload function."
+        )
     return workload_failure(message, one.printed, side)

@@ -167,3 +167,12 @@ def test_a_backend_without_anything_to_train(tmp_path: Path) -> None:
     result = run("verify", tmp_path / "new", "--baseline", tmp_path / "old")
     assert result.exit_code == 2
     assert "chirp-migrate init-workload" in result.stderr and len(result.stderr.splitlines()) == 1
+
+
+@pytest.mark.slow
+def test_a_workload_that_fails_is_told_the_sizes_that_it_got(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    after, before = (backend(tmp_path / name, in_training="raise ValueError('too few')") for name in ("a", "b"))
+    result = verified(after, before, monkeypatch, "--workload", "chirp_verify.py:workload")
+    assert result.exit_code == 14
+    said = " ".join(result.output.split())
+    assert "train raised ValueError: too few. The workload function got 52 samples in batches of 16." in said

@@ -114,7 +114,7 @@ def _equivalence_facts(report: VerifyReport) -> Iterator[tuple[str, str]]:
         return
     augmented = report.smallest_adjusted_p.keys() | set(report.unrepeatable)
     exact = (0 if report.workload is None else len(report.workload.entry_points)) - len(augmented)
-    equal = f"{'is' if exact == 1 else 'are'} equal to the last bit in every batch, loss and result"
+    equal = f"{'is' if exact == 1 else 'are'} equal to the last bit in every batch, loss and result of two epochs"
     bits = f"{pluralize(exact, 'entry point')} {equal}" if exact else ""
     text = report.described.compared or bits
     if augmented:

@@ -108,6 +108,11 @@ class ChildStarter:
         self.threads = settings.threads or usable_cpus()
         self._watching_threads = max(1, self.threads // 2)
 
+    @property
+    def watched_sizes(self) -> WorkloadSizes:
+        """Return the sizes of the watched runs, in which ``verify`` records the batches."""
+        return self._settings.sizes.for_watched_run()
+
     def limit_entry_points(self, discovery: DiscoveredEntryPoints, sizes: WorkloadSizes) -> None:
         """Let all later processes run only the entry points of ``discovery``, with the data sizes ``sizes``."""
         self._discovery = discovery
