@@ -123,7 +123,8 @@ class ImportStyle:
             ruff = _ruff_options(self.root)
             found += [isort.Config(**{**plain, **ruff})] if ruff else []
         except (ISortError, ValueError, TypeError, AttributeError, OSError) as error:
-            problem = f"the settings for sorting imports cannot be used ({error})"
+            why = error.strerror if isinstance(error, OSError) else error
+            problem = f"the settings for sorting imports cannot be used ({why})"
         found = found or [isort.Config(**plain)]
         if not self.is_vendored:
             return found, problem

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -136,7 +137,12 @@ def _find_subjects(
         for entry in entries
         if entry.label not in request.lost
     }
-    subjects, training, notes = watch_loaders(calls, show, seconds, lambda label: begin(label, len(calls) - 1))
+
+    def begin_in_project(label: str) -> None:
+        os.chdir(request.tree)  # the previous entry point may have changed the working directory
+        begin(label, len(calls) - 1)
+
+    subjects, training, notes = watch_loaders(calls, show, seconds, begin_in_project)
     check_imports_use_copy(Path(request.tree), request.discovery.origin)
     lost = [f"skipped an entry point that does not train: {label} {how}" for label, how in request.lost.items()]
     return subjects, training, lost + notes

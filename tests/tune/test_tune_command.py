@@ -171,3 +171,28 @@ def test_worker_counts_are_numbers() -> None:
     for text in ("two", "1.5", "-1", "65", "1,,2", True, [1.5]):
         with pytest.raises(click.BadParameter, match="0 to 64"):
             kind.convert(text, None, None)
+
+
+@pytest.mark.slow
+def test_each_training_call_begins_in_the_folder_of_the_project(tree: Path, tmp_path: Path) -> None:
+    (tree / "chirp_verify.py").write_text("""
+import os
+from sets import Slow
+from torch.utils.data import DataLoader
+
+def train(size):
+    def call():
+        open('sets.py').close()
+        os.chdir('/')
+        for _ in range(1000):
+            for _ in DataLoader(Slow(), batch_size=size):
+                pass
+    return call
+
+def workload(sizes):
+    return {'one': train(4), 'other': train(8)}
+""")
+    report = tmp_path / "tune.json"
+    result = invoke(tree, "--num-workers", "0", "--time-budget", "10", "--json", report, "--no-save")
+    assert result.exit_code == ExitCode.OK, result.output
+    assert not any("does not train" in note for note in json.loads(report.read_text())["notes"])
