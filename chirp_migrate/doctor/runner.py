@@ -35,6 +35,7 @@ from chirp_migrate.training.workload.entry_points import DiscoveredEntryPoints, 
 from chirp_migrate.training.workload.hook import names_of_training_calls
 
 _SEED = 435
+_HEADER = "Traceback (most recent call last):\n"
 _LEAST_S = 2.0
 _LONGEST_MEASUREMENT_S = 30.0
 
@@ -87,7 +88,7 @@ def run(request: DoctorTask, parent: ParentConnection) -> dict[str, str]:
             recording.error = describe_error(error).replace(f"{tree}{os.sep}", "")
             if recording.is_shortened:
                 recording.error += " (doctor ended an epoch early, which may be the cause: use a longer --time-budget)"
-            recording.printed = last_lines_of_traceback(error, tree)
+            recording.printed = last_lines_of_traceback(error, tree).removeprefix(_HEADER)
         check_imports_use_copy(tree, request.discovery.origin)
         parent.send(PartialResult(entry.label, recording))
         gc.collect()

@@ -12,7 +12,6 @@ from chirp_migrate.console.text import escape_invisible
 from chirp_migrate.errors import ChirpMigrateError
 from chirp_migrate.exit_codes import ExitCode
 
-_HEADER = "Traceback (most recent call last):\n"
 _TAIL_LINES = 15
 
 
@@ -63,13 +62,17 @@ def wrap_user_code_errors(activity: str) -> Iterator[None]:
 def last_lines_of_traceback(error: BaseException, tree: Path) -> str:
     """Return the last lines of the traceback of an error in the user's code (at most 15).
 
-    The traceback begins at the first frame in a file of the folder ``tree``. Paths are relative to this folder.
+    The traceback begins at the first frame in a file of the folder ``tree``. If no frame is in this folder, the
+    traceback is complete. Paths are relative to the folder.
     """
+    folders = {tree, tree.resolve()}
     frames = error.__traceback__
-    while frames is not None and not Path(frames.tb_frame.f_code.co_filename).is_relative_to(tree):
+    while frames is not None and folders.isdisjoint(Path(frames.tb_frame.f_code.co_filename).parents):
         frames = frames.tb_next
-    text = "".join(traceback.format_exception(type(error), error, frames)).replace(f"{tree}{os.sep}", "")
-    return "\n".join(text.removeprefix(_HEADER).splitlines()[-_TAIL_LINES:])
+    text = "".join(traceback.format_exception(type(error), error, frames or error.__traceback__))
+    for folder in folders:
+        text = text.replace(f"{folder}{os.sep}", "")
+    return "\n".join(text.splitlines()[-_TAIL_LINES:])
 
 
 class WorkloadFailed(ChirpMigrateError):

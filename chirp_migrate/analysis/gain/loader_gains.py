@@ -165,7 +165,9 @@ class LoaderGains:
         if gain.kind is GainKind.PICKLABLE:
             sending = (one for one in self._loaders[place.path][place.node] if one.sends_to_workers)
             held = [one for loader in sending for one in self._objects.held.get(loader, ())]
-            gain = self._gain_of_place(place, moves=all(is_moved(one.place) for one in held))
+            # The factory sends functions and classes of a notebook by value (docs/loader.md), even local ones.
+            moves = all(one.place.path.endswith(".ipynb") or is_moved(one.place) for one in held)
+            gain = self._gain_of_place(place, moves=moves)
         return self._nothing_for_library(gain)
 
     def _nothing_for_library(self, gain: Gain) -> Gain:

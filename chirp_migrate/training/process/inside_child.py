@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 import time
-import traceback
 from collections.abc import Callable
 from multiprocessing import connection
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from chirp_migrate.console.json_document import convert_json, read_json, to_json_bytes
 from chirp_migrate.console.progress import ProgressStep
-from chirp_migrate.training.errors import TaskNotPossible, UserCodeError
+from chirp_migrate.training.errors import TaskNotPossible, UserCodeError, last_lines_of_traceback
 from chirp_migrate.training.process.background_load import cpu_seconds_of_this_process
 from chirp_migrate.training.process.imports import enter_project_copy
 from chirp_migrate.training.process.protocol import ChildResult, FailureMessage, Message, ProgressLine, ReadyMessage
@@ -110,7 +109,7 @@ def run_child_task(task_type: type[_R], perform: Callable[[_R, ParentConnection]
         return 1
     except UserCodeError as raised:
         if not isinstance(raised.__cause__, (TaskNotPossible, SystemExit)):
-            traceback.print_exception(raised.__cause__)
+            print(last_lines_of_traceback(raised.__cause__ or raised, Path(request.tree)), file=sys.stderr)
         parent.send(FailureMessage(str(raised)))
         return 1
     return 0
