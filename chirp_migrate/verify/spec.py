@@ -125,7 +125,8 @@ class LoaderPassTrace:
             not known.
         labels: dictionary, label as text → number of samples with this label.
         losses: all losses that loss modules returned for batches of the pass, as hexadecimal floats. If no loss module
-            returned a loss for a batch, the list contains the numbers whose ``backward`` was called.
+            returned a loss for a batch, the list contains the numbers whose ``backward`` was called, or which were
+            passed to ``torch.autograd.grad``. The loss of a vector is the sum of its elements.
         sketches: some values of each batch as text (see ``first_difference.encode_sample_values``); an empty list if
             samples are augmented.
         statistics: one row for each sample, with statistics of the augmented sample

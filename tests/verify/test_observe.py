@@ -245,6 +245,71 @@ def test_a_loss_is_recorded_once_even_without_a_loss_module() -> None:
     assert without_module[1::2] == [loss / 2 for loss in with_module]
 
 
+def test_the_numbers_of_every_way_to_differentiate_are_losses() -> None:
+    weights = torch.tensor([1.0, 2.0], requires_grad=True)
+    original = torch.autograd.grad
+    with LoaderRecorder() as watch:
+        for _batch in DataLoader(DATA, batch_size=101):
+            torch.autograd.grad(weights.sum(), weights)
+            torch.autograd.backward([weights[0] * 4, weights[1] * 4])
+            torch.autograd.backward(weights, torch.ones(2))
+    assert [float.fromhex(loss) for loss in watch.take()[0].losses] == [3, 4, 8, 3]
+    assert torch.autograd.grad is original
+
+
+def changed(part: int, value: Any) -> TensorDataset:
+    tensors = [tensor.clone() for tensor in DATA.tensors]
+    tensors[part][3] = value
+    return TensorDataset(*tensors)
+
+
+def test_an_order_that_differs_from_run_to_run_hides_no_other_sample() -> None:
+    def found(dataset: Any, **options: Any) -> str:
+        runs = [{"entry": watched(DATA, seed=seed)} for seed in (1, 2)]
+        after = {"entry": watched(dataset, seed=3, **options)}
+        return " ".join(compare_recorded_passes(runs[0], after, runs[1]).differences)
+
+    assert not found(DATA)
+    assert "train pass 1" in found(changed(0, 0.5)) and "train pass 1" in found(changed(1, 1))
+    assert "samples before" in found(Subset(DATA, range(59)))
+    assert "shuffles only before" in found(DATA, shuffle=False)
+
+
+def test_an_order_that_differs_in_training_hides_no_sample_of_the_validation() -> None:
+    before, again, after = (watched(DATA, seed=seed) for seed in (1, 2, 3))
+    after.traces[3].batches[1] = "other"
+    found = compare_recorded_passes({"entry": before}, {"entry": after}, {"entry": again})
+    assert "validation pass 2" in found.differences[0]
+
+
+def test_a_number_of_samples_that_differs_from_run_to_run_is_no_difference() -> None:
+    sizes = (40, 33, 51)
+    before, again, after = ({"entry": watched(Subset(DATA, range(size)), seed=size)} for size in sizes)
+    assert not compare_recorded_passes(before, after, again).differences
+    assert not compare_recorded_passes(again, after, before).differences
+    assert compare_recorded_passes(before, after, before).differences
+    after["entry"].traces[0].drop_last = True
+    (named,) = compare_recorded_passes(before, after, again).found
+    assert named.name == "training-drops-samples"
+    after["entry"].traces[0].drop_last = False
+    after["entry"].traces[2].labels.pop("3")
+    (named,) = compare_recorded_passes(before, after, again).found
+    assert named.name == "class-missing"
+
+
+def test_losses_whose_distribution_differs_from_run_to_run_are_no_difference() -> None:
+    def found(*means: float) -> Any:
+        runs = [watched(DATA, epochs=20) for _ in means]
+        for run, mean in zip(runs, means, strict=True):
+            for record in run.traces:
+                record.losses = [(mean + number / 100).hex() for number, _ in enumerate(record.losses)]
+        before, again, after = ({"entry": run} for run in runs)
+        return [one.name for one in compare_recorded_passes(before, after, again).found]
+
+    assert found(1.0, 2.0, 3.0) == []
+    assert found(1.0, 1.001, 3.0) == ["losses-differ"]
+
+
 def test_a_pass_broken_off_is_recorded_as_far_as_it_went() -> None:
     with LoaderRecorder() as watch:
         for _batch in DataLoader(DATA, batch_size=16):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -56,17 +57,21 @@ class LoaderRecorder(Interception):
         self._names: dict[int, str] = {}
         self._current: PassRecorder | None = None
         self._is_loss_recorded = False
+        self._grad = torch.autograd.grad
 
     def __enter__(self) -> LoaderRecorder:
         super().__enter__()
         self._samplers.__enter__()
         self._backward.__enter__()
+        self._grad = torch.autograd.grad
+        torch.autograd.grad = self._make_recording_grad(self._grad)
         # A global forward hook of PyTorch would be simpler, but would change code that checks for such hooks.
         setattr(_Loss, "__call__", self._make_recording_loss())  # noqa: B010
         return self
 
     def __exit__(self, *exception: Any) -> None:
         delattr(_Loss, "__call__")
+        torch.autograd.grad = self._grad
         self._backward.__exit__(*exception)
         self._samplers.__exit__(*exception)
         super().__exit__(*exception)
@@ -159,8 +164,27 @@ class LoaderRecorder(Interception):
     def _record_backward(self, tensors: Any) -> None:
         if self._current is not None:
             self._current.record.backwards += 1
-            if not self._is_loss_recorded:
-                self._record_loss(self._current, tensors)
+            self._record_losses(tensors)
+
+    def _record_losses(self, tensors: Any) -> None:
+        """Record the numbers that a training differentiates, unless a loss module returned a loss for the batch.
+
+        The loss of a vector is the sum of its elements.
+        """
+        if self._current is None or self._is_loss_recorded:
+            return
+        for tensor in tensors if isinstance(tensors, (list, tuple)) else (tensors,):
+            self._record_loss(self._current, tensor.detach().sum() if isinstance(tensor, torch.Tensor) else tensor)
+
+    def _make_recording_grad(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Return a replacement for ``torch.autograd.grad``, which also records the losses to differentiate."""
+
+        @functools.wraps(original)
+        def grad(outputs: Any, *arguments: Any, **named: Any) -> Any:
+            self._record_losses(outputs)
+            return original(outputs, *arguments, **named)
+
+        return grad
 
     def _make_recording_loss(self) -> Callable[..., Any]:
         """Return a replacement for ``__call__`` of loss modules, which computes the loss and also records its value."""
