@@ -463,6 +463,8 @@ def test_a_configuration_is_read_in_the_same_method(init: str, first: str, read:
         ("class Child: ...\nargs.config = None", False),
         ("def reset(trainer):\n    trainer.__init__(None)", False),
         ("def reset(trainer):\n    delattr(trainer, 'config')", False),
+        ("patch.object(Trainer, '__init__', start)", False),
+        ("Samples = type('Samples', (), {'__init__': start})", True),
         ("def reset(trainer, name):\n    setattr(trainer, name, None)", False),
         ("class Child(Base):\n    def __init__(self):\n        super().__init__()", True),
         ("class Child(Trainer):\n    def __init__(self, path):\n        self.config = path", False),

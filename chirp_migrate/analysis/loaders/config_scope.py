@@ -43,7 +43,7 @@ _ATTRIBUTE_ACCESS = ("__getattr__", "__getattribute__", "__setattr__", "__delatt
 #: Code that may replace or delete attributes of an object: calls ``__init__`` again, or uses the object's dictionary.
 _CHANGES_ATTRIBUTES = (
     r"delattr|vars(?<!\wvars)\s*\(\s*self\b|self(?<!\wself)\s*\.\s*__dict__"
-    r"|\.__init__(?<!\)\.__init__)\b|[\"']__init__[\"']"
+    r"|\.__init__(?<!\)\.__init__)\b|[\"']__init__[\"'](?!\s*:)"
 )
 _GETS = ("get", "__getattr__", "__getattribute__")
 #: Code that defines a method `get` or `__getattr__` of a class, or assigns an attribute `get`.
