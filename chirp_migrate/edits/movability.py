@@ -69,6 +69,12 @@ def check_body_is_movable(module: Module, node: cst.FunctionDef | cst.Lambda | c
     outer = module.enclosing_function(node)
     if outer is not None and (word := find_name_inspecting_call(module, outer)) is not None:
         raise NotMovable(f"`{word}` in the enclosing function may read the local names of the enclosing function")
+    if (
+        isinstance(node, cst.FunctionDef | cst.ClassDef)
+        and re.fullmatch(r"__\w*(?<!__)|_+", node.name.value)
+        and module.enclosing_class(node) is not None
+    ):
+        raise NotMovable(f"Python mangles the name `{node.name.value}` inside the enclosing class")
     for one in walk_code(node.body):
         if isinstance(one, cst.Nonlocal):
             for item in one.names:

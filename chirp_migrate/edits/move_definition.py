@@ -255,10 +255,16 @@ def insert_lines_after_docstring(
     body = node.body.body
     first = body[1] if is_docstring(body[0]) and len(body) > 1 else body[0]
     if not isinstance(node.body, cst.IndentedBlock):
-        start = module.span(first)[0]
+        start = module.span(body[0])[0]
         before = len(module.text[:start].rstrip(" \t"))
         inner = module.newline + indent + module.tree.default_indent
-        yield Edit(before, start, "".join(f"{inner}{line}" for line in (*lines, "")))
+        imports = "".join(f"{inner}{line}" for line in (*lines, ""))
+        match body:
+            case [cst.Expr(value=cst.SimpleString() | cst.ConcatenatedString() as docstring), after, *_]:
+                yield Edit(before, start, inner)
+                yield Edit(module.span(docstring)[1], module.span(after)[0], imports)
+            case _:
+                yield Edit(before, start, imports)
         return
     offset = module.line_start(module.statement_start(first))
     old = module.indentation(offset)

@@ -106,12 +106,12 @@ class DataLoaderFactory(Rule):
     The new code also reads the settings `optimize_dataloaders` and `benchmark_performance` from a configuration, as in
     `config.get('optimize_dataloaders', True)`, but only if the call of `get` provably raises no error. For this proof,
     the rule requires that the configuration is called `config`, `cfg`, `self.config` or `self.cfg`. On every path to
-    the loader, the same function or `__init__` must already have called `get` on the configuration, with a string as
-    the key. This earlier call has no default, or the default is a number, None, True or False. No code below this call,
-    no comprehension and no lambda may bind the name of the configuration again. If the call is in `__init__`, the class
-    has no base and no subclass in the project, and no code outside of the class assigns an attribute `config`. No class
-    of the project may define `get` or `__getattr__`, or inherit from a mapping class. No code may assign an attribute
-    `get`.
+    the loader, the same function must already have called `get` on the configuration, with a string as the key and a
+    number, None, True or False as the default. The configuration is a local variable or parameter of this function. No
+    code below this call, no comprehension and no lambda may bind or delete the name of the configuration, and the call
+    that builds the loader is not in a lambda or generator expression. An attribute such as `self.config` counts only in
+    a class without bases, subclasses and decorators. Only `__init__` may assign an attribute `config`. No class of the
+    project may define `get` or `__getattr__`, or inherit from a mapping class. No code may assign an attribute `get`.
     """
 
     code = "CHP001"

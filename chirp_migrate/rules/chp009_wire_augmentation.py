@@ -26,8 +26,8 @@ class WireAugmentation(Rule):
       the function has the parameters `use_spec_augment` and `use_gaussian_noise`, or else the parameter `training`. All
       further parameters have defaults.
     - `dataset-first`: the first argument of the call is positional, without a star.
-    - `config-available`: on every path to the call, the same function or `__init__` has already called `get` on a
-      configuration, which is called `config`, `cfg`, `self.config` or `self.cfg` (see CHP001). The added code reads the
+    - `config-available`: on every path to the call, the same function has already called `get` on a configuration,
+      which is called `config`, `cfg`, `self.config` or `self.cfg` (see CHP001). The added code reads the
       flags `spec_augment` and `gaussian_noise` from this configuration.
     """
 

@@ -307,44 +307,66 @@ def test_a_call_pins_as_it_said(pinned: str, method: str) -> None:
     ("text", "read"),
     [
         ("def f(d, config):\n    n = config.get('n', 3)\n    return LOADER", True),
-        ("def f(d, config):\n    n = 3 if config.get('n') else 4\n    return LOADER", True),
-        ("def f(d, config):\n    with d:\n        if config.get('n') or d:\n            return LOADER", True),
+        ("def f(d, config):\n    n = 3 if config.get('n', 3) else 4\n    return LOADER", True),
+        ("def f(d, config):\n    with d:\n        if config.get('n', 3) or d:\n            return LOADER", True),
         ("def f(d, config):\n    return LOADER", False),
         ("def f(d, config):\n    n = config.get('train', 'n')\n    return LOADER", False),
-        ("def f(d, config=None):\n    if config:\n        n = config.get('n')\n    return LOADER", False),
-        ("def f(d, config=None):\n    n = config.get('n') if config else 3\n    return LOADER", False),
-        ("def f(d, config=None):\n    n = d or config.get('n')\n    return LOADER", False),
-        ("def f(d, config=None):\n    n = lambda: config.get('n')\n    return LOADER", False),
-        ("def f(d, config=None):\n    x = LOADER\n    return x, config.get('n')", False),
-        ("def f(d, config):\n    n = config.get('n')\n    config = None\n    return LOADER", False),
-        ("n = config.get('n')\nx = LOADER", False),
-        ("def f(d, config):\n    n = config.get('n')\n    return [LOADER for d in config]", True),
-        ("def f(d, config):\n    n = config.get('n')\n    return [LOADER for config in d]", False),
-        ("def f(d, config):\n    n = config.get('n')\n    return lambda config: LOADER", False),
-        ("def f(d, config):\n    n = config.get('n')\n    g = lambda: LOADER\n    config = 3\n    return g()", False),
-        ("def f(d, config):\n    n = config.get('n')\n    for e in d:\n        LOADER\n        config = e", False),
-        ("def f(d, config):\n    n = config.get('n')\n    config, e = d\n    return LOADER", False),
-        ("def f(d, config):\n    n = max(3, int(config.get('n', 3)) + 1)\n    return LOADER", True),
+        ("def f(d, config=None):\n    if config:\n        n = config.get('n', 3)\n    return LOADER", False),
+        ("def f(d, config=None):\n    n = config.get('n', 3) if config else 3\n    return LOADER", False),
+        ("def f(d, config=None):\n    n = d or config.get('n', 3)\n    return LOADER", False),
+        ("def f(d, config=None):\n    n = lambda: config.get('n', 3)\n    return LOADER", False),
+        ("def f(d, config=None):\n    x = LOADER\n    return x, config.get('n', 3)", False),
+        ("def f(d, config):\n    n = config.get('n', 3)\n    config = None\n    return LOADER", False),
+        ("n = config.get('n', 3)\nx = LOADER", False),
+        ("def f(d, config):\n    n = config.get('n')\n    return LOADER", False),
+        ("def f(d, config):\n    return config.get('n', 3) if config else LOADER", False),
+        ("def f(d, config):\n    return [config.get('n', 3) for batch in LOADER]", False),
+        ("def f(d, config):\n    return (config.get('n', 3) for batch in LOADER)", False),
+        ("def f(d, config):\n    n = config.get('n', 3)\n    return lambda: LOADER", False),
+        ("def f(d, config):\n    n = config.get('n', 3)\n    del config\n    return LOADER", False),
+        ("def f(d, config):\n    n = config.get('n', 3)\n    config.close()\n    return LOADER", False),
+        ("def f(d, config):\n    n = config.get('n', 3)\n    config.update(d)\n    return LOADER", True),
+        ("def f(d, config):\n    with d, config.get('n', 3):\n        d = 4\n    return LOADER", False),
+        ("def f(d, config):\n    with config.get('n', 3), d:\n        d = 4\n    return LOADER", True),
+        ("def f(d, config):\n    n: int = config.get('n', 3)\n    return LOADER", True),
+        ("config = {}\ndef f(d):\n    n = config.get('n', 3)\n    return LOADER", False),
+        ("import config\ndef f(d):\n    n = config.get('n', 3)\n    return LOADER", False),
+        ("def f(d, config):\n    n = config.get('n', 3)\n    return [LOADER for d in config]", True),
+        ("def f(d, config):\n    n = config.get('n', 3)\n    return [LOADER for config in d]", False),
+        ("def f(d, config):\n    n = config.get('n', 3)\n    return lambda config: LOADER", False),
         (
-            "def f(d, config):\n    if d:\n        n = 3\n    elif config.get('n'):\n        n = 4\n    return LOADER",
+            "def f(d, config):\n    n = config.get('n', 3)\n    g = lambda: LOADER\n    config = 3\n    return g()",
             False,
         ),
-        ("def f(d, config):\n    match d:\n        case 3 if config.get('n'):\n            d = 4\n    LOADER", False),
-        ("def f(d, config):\n    assert config.get('n'), d\n    return LOADER", True),
-        ("def f(d, config):\n    assert d, config.get('n')\n    return LOADER", False),
-        ("def f(d, config):\n    n = 0 < config.get('n') < d\n    return LOADER", True),
-        ("def f(d, config):\n    n = 0 < d < config.get('n')\n    return LOADER", False),
-        ("def f(d, config):\n    config = config or {}\n    n = config.get('n')\n    return LOADER", True),
-        ("def f(d, config):\n    config = config.get('n')\n    return LOADER", False),
-        ("def f(d, config):\n    if config := config.get('n'):\n        return LOADER", False),
-        ("def f(d, config):\n    for config in config.get('n'):\n        return LOADER", False),
-        ("def f(d, config):\n    with config.get('n') as config:\n        return LOADER", False),
-        ("def f(d, configs):\n    for config in configs:\n        n = config.get('n')\n        LOADER", True),
-        ("def f(d, config):\n    n = config.get('n')\n    match d:\n        case config:\n            LOADER", False),
-        ("def f(d, config):\n    n = config.get('n')\n    import config\n    return LOADER", False),
+        ("def f(d, config):\n    n = config.get('n', 3)\n    for e in d:\n        LOADER\n        config = e", False),
+        ("def f(d, config):\n    n = config.get('n', 3)\n    config, e = d\n    LOADER", False),
+        ("def f(d, config):\n    n = max(3, int(config.get('n', 3)) + 1)\n    return LOADER", True),
+        (
+            "def f(d, config):\n    if d:\n        d\n    elif config.get('n', 3):\n        d\n    return LOADER",
+            False,
+        ),
+        (
+            "def f(d, config):\n    match d:\n        case 3 if config.get('n', 3):\n            d = 4\n    LOADER",
+            False,
+        ),
+        ("def f(d, config):\n    assert config.get('n', 3), d\n    return LOADER", False),
+        ("def f(d, config):\n    assert d, config.get('n', 3)\n    return LOADER", False),
+        ("def f(d, config):\n    n = 0 < config.get('n', 3) < d\n    return LOADER", True),
+        ("def f(d, config):\n    n = 0 < d < config.get('n', 3)\n    return LOADER", False),
+        ("def f(d, config):\n    config = config or {}\n    config.get('n', 3)\n    return LOADER", True),
+        ("def f(d, config):\n    config = config.get('n', 3)\n    return LOADER", False),
+        ("def f(d, config):\n    if config := config.get('n', 3):\n        return LOADER", False),
+        ("def f(d, config):\n    for config in config.get('n', 3):\n        return LOADER", False),
+        ("def f(d, config):\n    with config.get('n', 3) as config:\n        return LOADER", False),
+        ("def f(d, configs):\n    for config in configs:\n        n = config.get('n', 3)\n        LOADER", True),
+        (
+            "def f(d, config):\n    n = config.get('n', 3)\n    match d:\n        case config:\n            LOADER",
+            False,
+        ),
+        ("def f(d, config):\n    n = config.get('n', 3)\n    import config\n    return LOADER", False),
         (
             "def f(d, config):\n    def g():\n        nonlocal config\n        config = 3\n"
-            "    n = config.get('n')\n    g()\n    return LOADER",
+            "    n = config.get('n', 3)\n    g()\n    return LOADER",
             False,
         ),
     ],
@@ -384,9 +406,17 @@ def test_what_is_read_from_it_has_lines_of_its_own_in_a_call_of_several_lines() 
         ("config = SimpleNamespace(get=look_up)", False),
         ("Config = type('Config', (), {'get': look_up})", False),
         ("setattr(config, 'get', look_up)", False),
+        ("class Config:\n    get: 'Callable' = look_up", False),
+        ("class Config:\n    def __init__(self):\n        self.get, self.put = look_up, None", False),
+        ("vars(config)['get'] = look_up", False),
+        ("class Config:\n    from readers import look_up as get", False),
+        ("class Config:\n    class get: ...", False),
+        ("Config = namedtuple('Config', 'put get')", False),
+        ("config = Mock(**{'get.side_effect': look_up})", False),
+        ("from collections.abc import Mapping\nConfig = type('Config', (Mapping,), methods)", False),
         ("config.get.return_value = 2", False),
         ("config.get.side_effect = look_up", False),
-        ("total = config.get('n').value", True),
+        ("total = config.get('n', 3).value", True),
         ("class Config:\n    def __getattr__(self, name): ...", False),
         ("class Config:\n    def __getattribute__(self, name: str) -> object: ...", False),
         ("class Config:\n    __getattr__ = look_up", False),
@@ -396,13 +426,13 @@ def test_what_is_read_from_it_has_lines_of_its_own_in_a_call_of_several_lines() 
         ("class Config(Generic[Key, list[int]], dict): ...", False),
         ("class Config(\n    Base,\n    dict[str, Any],\n): ...", False),
         ("def __getattr__(name): ...", True),
-        ("class Model:\n    def get_batch(self, target=1):\n        budget = config.get('n') == target", True),
+        ("class Model:\n    def get_batch(self, target=1):\n        budget = config.get('n', 3) == target", True),
         ("class Samples(Dataset[dict[str, Tensor]]):\n    def read(self) -> dict[str, int]: ...", True),
         ("class DictConfig(Base): ...", True),
     ],
 )
 def test_a_project_may_have_a_get_of_its_own_that_refuses_a_key(other: str, read: bool) -> None:
-    text = f"{IMPORT}def f(d, config):\n    n = config.get('n')\n    return DataLoader(d)\n"
+    text = f"{IMPORT}def f(d, config):\n    n = config.get('n', 3)\n    return DataLoader(d)\n"
     after, _ = migrate(text, other=other)
     assert ("optimize=config.get('optimize_dataloaders', True)" in after) is read
 
@@ -410,16 +440,16 @@ def test_a_project_may_have_a_get_of_its_own_that_refuses_a_key(other: str, read
 @pytest.mark.parametrize(
     ("init", "first", "read"),
     [
-        ("self.config = config\n        self.n = config.get('n')", "", False),
-        ("self.config = config\n        self.n = self.config.get('n')", "", True),
-        ("self.config = config\n        if config:\n            self.n = self.config.get('n')", "", False),
-        ("self.config = config", "self.config.get('n')", True),
-        ("self.config = config\n        self.n = self.config.get('n')", "self.config = None", False),
-        ("self.config = config\n        self.n = self.config.get('n')", "self.config, e = d", False),
-        ("pass\n\n    @property\n    def config(self):\n        pass", "self.config.get('n')", False),
+        ("self.config = config\n        self.n = config.get('n', 3)", "", False),
+        ("self.config = config\n        self.n = self.config.get('n', 3)", "", False),
+        ("self.config = config\n        if config:\n            self.n = self.config.get('n', 3)", "", False),
+        ("self.config = config", "self.config.get('n', 3)", True),
+        ("self.config = config\n        self.n = self.config.get('n', 3)", "self.config = None", False),
+        ("self.config = config\n        self.n = self.config.get('n', 3)", "self.config, e = d", False),
+        ("pass\n\n    @property\n    def config(self):\n        pass", "self.config.get('n', 3)", False),
     ],
 )
-def test_a_configuration_may_have_been_read_by_init(init: str, first: str, read: bool) -> None:
+def test_a_configuration_is_read_in_the_same_method(init: str, first: str, read: bool) -> None:
     after, _ = migrate(
         f"{IMPORT}class Trainer:\n    def __init__(self, config):\n        {init}\n\n"
         f"    def loader(self, d):\n        {first or 'pass'}\n        return DataLoader(d)\n"
@@ -431,15 +461,21 @@ def test_a_configuration_may_have_been_read_by_init(init: str, first: str, read:
     ("other", "read"),
     [
         ("class Child: ...\nargs.config = None", False),
+        ("def reset(trainer):\n    trainer.__init__(None)", False),
+        ("def reset(trainer):\n    delattr(trainer, 'config')", False),
+        ("patch.object(Trainer, '__init__', start)", False),
+        ("Samples = type('Samples', (), {'__init__': start})", True),
+        ("def reset(trainer, name):\n    setattr(trainer, name, None)", False),
+        ("class Child(Base):\n    def __init__(self):\n        super().__init__()", True),
         ("class Child(Trainer):\n    def __init__(self, path):\n        self.config = path", False),
         ("class Child(Other):\n    def __init__(self, path):\n        self.config = path", True),
         ("print(trainer.config)", True),
     ],
 )
-def test_other_code_may_replace_a_configuration_that_init_read(other: str, read: bool) -> None:
+def test_other_code_may_replace_a_configuration_between_two_reads(other: str, read: bool) -> None:
     text = (
         f"{IMPORT}class Trainer:\n    def __init__(self, config):\n        self.config = config\n"
-        "        self.n = self.config.get('n')\n\n    def loader(self, d):\n        return DataLoader(d)\n"
+        "\n    def loader(self, d):\n        n = self.config.get('n', 3)\n        return DataLoader(d)\n"
     )
     after, _ = migrate(text, other=other)
     assert ("optimize=self.config.get('optimize_dataloaders', True)" in after) is read

@@ -656,3 +656,29 @@ def test_imports_that_a_function_on_one_line_needs_get_their_own_lines() -> None
         """
     )
     assert "def collate(batch):\n    import math\n    return [math.floor(x) for x in batch]\n" in after
+
+
+def test_a_docstring_of_a_function_on_one_line_stays_above_its_imports() -> None:
+    after, _ = migrate(
+        """
+        def build(data):
+            import math
+            def collate(batch): "Round."; return [math.floor(x) for x in batch]
+            return DataLoader(data, collate_fn=collate, num_workers=2)
+        """
+    )
+    expected = 'def collate(batch):\n    "Round."\n    import math\n    return [math.floor(x) for x in batch]\n'
+    assert expected in after
+
+
+@pytest.mark.parametrize("name", ["__collate", "_"])
+def test_a_function_whose_name_python_mangles_in_a_class_stays(name: str) -> None:
+    after, _ = migrate(
+        f"""
+        class Trainer:
+            def build(self, data):
+                def {name}(batch): return batch
+                return DataLoader(data, collate_fn={name}, num_workers=2)
+        """
+    )
+    assert f"    def {name}(batch): return batch\n" in after
