@@ -1,4 +1,4 @@
-"""Samplers of several processes are told the epoch, by the loop that counts epochs."""
+"""Samplers of several processes get the number of the epoch, from the loop that counts epochs."""
 
 from __future__ import annotations
 

@@ -235,9 +235,9 @@ def test_a_document_that_is_no_file_is_named_and_never_replaced(tree: Path) -> N
     left = snapshot(tree)
     with pytest.raises(
         JournalDamaged, match=r"verify\.json cannot be read .*: make it readable, or remove it\."
-    ) as told:
+    ) as raised:
         run.document(VERDICT)
-    assert "journal.json" not in str(told.value), "the run itself can still be undone"
+    assert "journal.json" not in str(raised.value), "the run itself can still be undone"
     with pytest.raises(OSError):
         store_document(run, VERDICT, b"{}")
     assert snapshot(tree) == left

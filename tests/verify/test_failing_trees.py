@@ -170,7 +170,9 @@ def test_a_backend_without_anything_to_train(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_workload_that_fails_is_told_the_sizes_that_it_got(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_message_about_a_failing_workload_has_the_sizes_that_it_got(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     after, before = (backend(tmp_path / name, in_training="raise ValueError('too few')") for name in ("a", "b"))
     result = verified(after, before, monkeypatch, "--workload", "chirp_verify.py:workload")
     assert result.exit_code == 14
